@@ -335,8 +335,8 @@ class Answer(AnyAnswer):
     def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
         """Rebuild the answer from what `result` returned, and its `record`."""
         low, high = result["bounds"]
-        found = Estimate.from_json(result)
-        return cls(found.value, found.low, found.high, record, (low, high))
+        value = result["value"]
+        return cls(nan if value is None else value, result["low"], result["high"], record, (low, high))
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval, without a label."""

@@ -90,15 +90,16 @@ class Answering:
     # -- the plan -----------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
+        ledger = self._ledger
         self.plan = replace(plan, unit=self._schema.unit)
-        self._draws = draws_under(self._rows, plan, self._ledger)
+        self._draws = draws_under(self._rows, plan, ledger)
         self._read = partial(answer_from, plan.standing)
         self._context = Context(
             plan.standing,
             self._schema,
             plan.standing.rows_at(0),
             self._beside,
-            so_far=lambda: NOTHING_SPENT if plan.terms.ends else self._ledger.spent,
+            so_far=lambda: NOTHING_SPENT if plan.terms.ends else ledger.spent,
             dealt=self._draws.dealt,
         )
         self._join_draws()
@@ -269,7 +270,7 @@ class Answering:
         try:
             entry = self._find(question)
             if entry is not None:
-                return self._read(entry, False)
+                return self._read(entry, fresh=False)
             drawn = self._draw(question, self._reserve(question))
         finally:
             if drawn is None:
@@ -307,7 +308,7 @@ class Answering:
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
-                found[one.identity] = self._read(entry, False)
+                found[one.identity] = self._read(entry, fresh=False)
         if new:
             costs = [one.cost for one in new.values()]
             self._require_room(costs)

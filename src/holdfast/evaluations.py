@@ -58,7 +58,11 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
     path = Path(path)
     found = list(_records(path))
     if not found:
-        raise InvalidArgument(f"{path.name} has no scores of single cases.", name="path")
+        raise InvalidArgument(
+            f"{path.name} has no scores of single cases. (lm-evaluation-harness writes them with --log_samples, into"
+            " samples_*.jsonl.)",
+            name="path",
+        )
     metric = _one("metric", metric, (each.metric for each in found), path)
     found = [each for each in found if each.metric == metric]
     part = _one("part", part, (each.part for each in found), path)
@@ -92,9 +96,9 @@ def _alike(ids: Iterable[object]) -> list[object]:
 
 
 def is_evaluation(path: str | Path) -> bool:
-    """Whether a file is one of these, by its name and its first line."""
+    """Whether a file is one of these, by its name and its first line; a table is in no .json file."""
     path = Path(path)
-    if path.suffix == ".eval":
+    if path.suffix in (".eval", ".json"):
         return True
     if path.suffix != ".jsonl":
         return False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from holdfast import notebook
@@ -115,7 +116,12 @@ class Schema:
         return len(self.columns)
 
     def __contains__(self, name: object) -> bool:
-        return any(column.name == name for column in self.columns)
+        return isinstance(name, str) and name in self.by_name
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        """The columns, each under its name. An unknown one is refused in words by `schema[name]`."""
+        return {column.name: column for column in self.columns}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,9 +155,9 @@ class Schema:
         return notebook.table(SHOWN, self._lines(), left=range(len(SHOWN)))
 
     def __getitem__(self, name: str) -> Column:
-        for column in self.columns:
-            if column.name == name:
-                return column
+        column = self.by_name.get(name)
+        if column is not None:
+            return column
         if name == self.unit:
             raise UnknownName(
                 f"Column {name!r} of {self.dataset} names the units, so it cannot be asked about. Ask about what their"

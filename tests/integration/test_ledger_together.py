@@ -319,7 +319,7 @@ def test_an_interrupt_anywhere_in_a_direct_write_leaves_nothing_locked(tmp_path,
 
 def test_a_direct_write_that_cleans_up_in_python_is_caught(tmp_path, monkeypatch):
     def mutant(self, decide):
-        with self._writes.lock, self.process_lock(), self._transaction() as connection:
+        with self._writes.lock, self.turn(), self._transaction() as connection:
             transaction = DatabaseTransaction(self.sql, self.dataset, connection)
             decide(transaction)
             transaction.finish()
@@ -467,6 +467,7 @@ def commit(ledger):
     write(ledger, None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
 
 ledger = begin(sys.argv[1])
+commit(ledger)
 held, done = threading.Event(), threading.Event()
 
 def hold():  # a thread that writes just now
@@ -556,19 +557,18 @@ def commit(ledger):
 ledger = begun(sys.argv[1])
 commit(ledger)
 store = ledger._store.store
-before = type(store).before_fork
+before = type(store).close_for_fork
 
-def interrupted(self):  # Ctrl-C in the middle of the first hook, and again in the second try
-    type(store).before_fork = again
-    self._writes.lock.acquire()
+def interrupted(self):  # Ctrl-C in the middle of the hook, and again in the second try
+    type(store).close_for_fork = again
     raise KeyboardInterrupt
 
 def again(self):
-    type(store).before_fork = before
+    type(store).close_for_fork = before
     before(self)
     raise KeyboardInterrupt
 
-type(store).before_fork = interrupted
+type(store).close_for_fork = interrupted
 child = os.fork()
 if child == 0:
     signal.alarm(5)
@@ -605,7 +605,8 @@ def test_two_threads_that_serve_one_committer_do_everything_once():
         for step in range(200):
             if step == 100:
                 committer._started = False  # as an interrupt between start and note leaves it
-            committer.submit(PendingWrite(lambda _, step=step: done.append((number, step))), write_batch)
+            pending = PendingWrite(lambda _, step=step: done.append((number, step)))
+            committer.submit(pending, write_batch, lambda: None)
 
     threads = [threading.Thread(target=submit, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -724,7 +725,7 @@ def test_asking_from_the_committers_own_thread_is_refused(tmp_path):
 
 STORM_DURING_FORK = """
 import os, signal, sys, threading
-from holdfast.ledger.database import Database
+from holdfast.ledger.sqlite import SqliteStore
 from ledger_writer import begun, commit
 
 ledger = begun(sys.argv[1])
@@ -741,8 +742,7 @@ def interrupted(step):  # Ctrl-C held down
 
     return run
 
-for name in ("before_fork", "after_fork_in_parent", "after_fork_in_child"):
-    setattr(Database, name, interrupted(getattr(Database, name)))
+SqliteStore.close_for_fork = interrupted(SqliteStore.close_for_fork)
 child = os.fork()
 signal.alarm(5)  # ends who hangs
 thread = threading.Thread(target=commit, args=(ledger,))  # the locks are free for other threads, too

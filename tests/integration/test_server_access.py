@@ -262,6 +262,26 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(tmp_path: Path) -> 
         assert send(server, "GET", "/api/v1/me", other).status_code == 200
 
 
+def test_every_question_of_a_list_counts_as_a_request_also_if_only_its_price_is_asked(tmp_path: Path) -> None:
+    """To work out the price of four hundred questions keeps a processor busy for as long as to ask many of them."""
+    api, statement = "/api/v1/datasets/flights", "SELECT {} FROM flights"
+    with Running(settings(table(tmp_path), rate=0.001, burst=50)) as server:
+        for number, (path, body) in enumerate(
+            (
+                ("sql/price", {"sql": statement.format(", ".join(f"AVG(distance > {i})" for i in range(45)))}),
+                ("sql", {"sql": statement.format(", ".join(f"AVG(distance > {i})" for i in range(45)))}),
+                ("batch/price", {"asks": [{"query": f"distance > {i}"} for i in range(45)]}),
+            )
+        ):
+            token = server.token(f"eve {number}")
+            assert send(server, "POST", f"{api}/{path}", token, json=body).status_code == 200
+            again = send(server, "POST", f"{api}/{path}", token, json=body)
+            assert again.status_code == 429, path
+        much = {"sql": statement.format(", ".join(f"AVG(distance > {i})" for i in range(101)))}
+        refused = send(server, "POST", f"{api}/sql", server.token("mallory"), json=much)
+        assert refused.status_code == 422  # before its price is worked out
+
+
 def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
     with Running(settings(table(tmp_path))) as server:
         server.state.failed_sign_ins = RateLimiter(0.001, 5)

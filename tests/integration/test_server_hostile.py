@@ -199,6 +199,17 @@ def test_tricks_in_headers_do_not_let_anyone_in(server: Running, headers: bytes)
     assert b" 401 " in answer.split(b"\r\n", 1)[0]
 
 
+def test_what_follows_a_body_is_no_header(server: Running) -> None:
+    """Whoever stands before the server and looks at headers has not seen it."""
+    head = f"POST {API}/price HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    body, token = b'{"query": "weekend"}', server.token("eve").encode()
+    chunks = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
+    sent = head.encode() + b"Transfer-Encoding: chunked\r\n"
+    assert b" 200 " in raw(server, sent + b"Authorization: Bearer " + token + b"\r\n\r\n" + chunks + b"\r\n")[:15]
+    after = chunks + b"Authorization: Bearer " + token + b"\r\n\r\n"
+    assert b" 401 " in raw(server, sent + b"\r\n" + after)[:15]
+
+
 @pytest.mark.parametrize(
     "request_",
     [

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import product
 from math import log, prod, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from holdfast.queries.query import Values
-from holdfast.rows.randomize import outcomes_of, randomized, tallied_parts, tossed
+from holdfast.rows.randomize import STEPS, coins, outcomes_of, randomized, tallied, tallied_parts, tossed
 
 FALSE_ALARM = 1e-6
 LOG = log(2 / FALSE_ALARM)
@@ -43,6 +44,12 @@ Toss = Callable[[Values, int, Generator], NDArray[np.int64]]
 
 def counted_one_by_one(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
     return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
+
+
+def said_several_times(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
+    """Every value once, and how many rows say it."""
+    distinct, times = np.unique(values, return_counts=True)
+    return tallied(distinct, outcomes, 0.0, rng, times)
 
 
 def tosses_are_right(count: Toss, seed: int) -> bool:
@@ -71,8 +78,8 @@ def in_parts(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]
     return total
 
 
-COUNTED = [tossed, counted_one_by_one, in_parts]
-EACH = pytest.mark.parametrize("count", COUNTED, ids=["counts", "one by one", "in parts"])
+COUNTED = [tossed, counted_one_by_one, in_parts, said_several_times]
+EACH = pytest.mark.parametrize("count", COUNTED, ids=["counts", "one by one", "in parts", "several times"])
 
 
 @EACH
@@ -88,6 +95,29 @@ def test_sure_things_are_sure(seed: int, count: Toss) -> None:
     assert count(np.array([1.0, 0.0, NAN, NAN, 1.0]), 3, rng).tolist() == [2, 1, 2]
     assert count(np.array([0, 3, 3]), 5, rng).tolist() == [1, 0, 0, 2, 0]
     assert count(np.array([NAN]), 3, rng).tolist() == [1, 0, 0]
+
+
+class EveryStep:
+    """Stands for a generator: all numbers of 16 bits in turn, and then this number."""
+
+    def __init__(self, then: float) -> None:
+        self.then = then
+
+    def integers(self, low: int, high: int, size: int, dtype: Any) -> NDArray[Any]:
+        assert (low, high, size) == (0, 1 << 64, STEPS // 4)
+        return np.arange(STEPS, dtype=np.uint16).view(dtype)
+
+    def random(self, size: int) -> NDArray[np.float64]:
+        return np.full(size, self.then)
+
+
+@pytest.mark.parametrize("bias", [0.0, 1e-9, 1 / STEPS, 0.3, 0.5, 1 - 1e-9, 1.0])
+def test_a_coin_has_its_bias_to_the_last_digit(bias: float) -> None:
+    """Heads are its whole steps, and of the step that it ends in the part that belongs to it."""
+    whole, part = divmod(bias * STEPS, 1.0)
+    for then, more in ((0.0, part > 0), (np.nextafter(part, 0.0), part > 0), (part, 0), (0.999, part > 0.999)):
+        rng: Any = EveryStep(then)
+        assert np.count_nonzero(coins(np.full(STEPS, bias), rng)) == whole + more
 
 
 def rounded(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:

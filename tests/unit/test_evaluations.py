@@ -102,7 +102,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path, content: str, end
     path.write_text(content)
     with pytest.raises(hf.InvalidArgument, match=r"x\.\w+ (cannot be read|has no scores)"):
         read_evaluation(path)
-    assert is_evaluation(path) == (ending == ".eval" or ("doc_id" in content and ending == ".jsonl"))
+    assert is_evaluation(path) == (ending != ".jsonl" or "doc_id" in content)
 
 
 def test_a_metric_without_one_number_for_each_case_is_refused(tmp_path: Path) -> None:

@@ -45,7 +45,6 @@ ROOMS = (
     "session",
     "parts",
     "evaluations",
-    "sealing",
     "board",
     "sklearn",
     "lab",

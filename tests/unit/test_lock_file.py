@@ -1,15 +1,18 @@
-"""The lock file: who gave up waiting and closed it leaves no lock behind, neither on it nor on another file."""
+"""The lock file: who gives up waiting, closes or forks meanwhile leaves no lock behind."""
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.ledger import lock_file
-from holdfast.ledger.lock_file import LockFile, Queue, Turn, open_private
+from holdfast.errors import LedgerUnavailable
+from holdfast.ledger import Ledger
+from holdfast.ledger.lock_file import LockFile, open_private
+from ledger_writer import begun, commit
 
 if sys.platform == "win32":
     pytest.skip("no lock file there", allow_module_level=True)
@@ -17,8 +20,15 @@ import fcntl
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "a-lock"
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with begun(tmp_path / "a") as ledger:
+        commit(ledger)
+        yield ledger
+
+
+@pytest.fixture
+def path(ledger: Ledger) -> Path:
+    return Path(f"{ledger.location}-lock")
 
 
 @pytest.fixture
@@ -48,74 +58,78 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def number_is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
+def opened(path: Path) -> int:
+    """Return how often this process has the file open."""
+    links = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return sum(os.path.realpath(link) == str(path) for link in links)
 
 
-def test_turns_that_were_given_up_lock_no_other_file(path: Path, holder: int, tmp_path: Path) -> None:
-    number = open_private(path)
-    queue, turns = Queue(number), [Turn() for _ in range(3)]
-    for turn in turns:
-        queue.turns.put(turn)
-    wait_until(lambda: queue.turns.qsize() == 2)
-    time.sleep(0.05)  # the first waits for the lock
-    assert all(turn.decide() for turn in turns)
-    queue.close()
-    others = [tmp_path / f"other {i}" for i in range(20)]
-    opened = [open_private(other) for other in others]  # one of them may have the number by now
+class Asking(threading.Thread):
+    """Somebody who waits for the ledger, and what came of it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(daemon=True)
+        self.ledger, self.got = ledger, None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.got = commit(self.ledger)
+        except LedgerUnavailable as error:
+            self.got = error
+
+
+def test_who_waits_when_it_is_closed_is_told_soon_and_leaves_no_lock(ledger: Ledger, path: Path, holder: int) -> None:
+    waiting = [Asking(ledger) for _ in range(3)]
+    wait_until(lambda: len(ledger._store.store._committer) == 3)
+    ledger.close()
+    for each in waiting:
+        each.join(10)  # not as long as one waits for another process
+        assert "is closed" in str(each.got)
     fcntl.flock(holder, fcntl.LOCK_UN)
-    time.sleep(0.05)
-    assert all(map(is_free, others))
-    wait_until(lambda: is_free(path))
-    for descriptor in opened:
-        os.close(descriptor)
-    wait_until(lambda: not number_is_open(number))
-
-
-def test_who_gives_up_and_closes_leaves_no_lock(path: Path, holder: int) -> None:
-    waiting = LockFile(path)
-    assert not waiting.acquire(lambda: True)
-    waiting.close()
-    fcntl.flock(holder, fcntl.LOCK_UN)
-    wait_until(lambda: not lock_file._waiting)
     wait_until(lambda: is_free(path))
 
 
-def test_closing_frees_a_lock_that_was_waited_for(path: Path, holder: int) -> None:
-    waited = []
+def test_who_gave_up_is_not_written_later(
+    ledger: Ledger, path: Path, holder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.1)
+    with pytest.raises(LedgerUnavailable, match="held its lock for too long"):
+        commit(ledger)
+    monkeypatch.undo()
+    waiting = Asking(ledger)
+    wait_until(lambda: len(ledger._store.store._committer) == 2)
+    fcntl.flock(holder, fcntl.LOCK_UN)
+    waiting.join(10)
+    assert waiting.got.seq == 2
+    assert ledger.verify().seq == 2
+    wait_until(lambda: is_free(path))
 
-    def give_up() -> bool:
-        waited.append(1)
-        if len(waited) == 2:
-            fcntl.flock(holder, fcntl.LOCK_UN)
-        return False
 
+def test_a_lock_that_was_closed_is_free_and_not_another_files(path: Path) -> None:
     lock = LockFile(path)
-    assert lock.acquire(give_up)
+    lock.acquire()
     assert not is_free(path)
     lock.close()
     assert is_free(path)
-    other = open_private(path)  # has the number of one that was closed
+    other = open_private(path)  # has the number of the one that was closed
     fcntl.flock(other, fcntl.LOCK_EX)
     lock.release()
     assert not is_free(path)
     os.close(other)
 
 
-def test_a_child_has_no_file_that_a_thread_of_its_parent_waits_with(path: Path, holder: int) -> None:
-    number = open_private(path)
-    queue, turn = Queue(number), Turn()
-    queue.turns.put(turn)
-    wait_until(lambda: number in lock_file._waiting)
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_has_no_file_that_a_thread_of_its_parent_waits_with(ledger: Ledger, path: Path, holder: int) -> None:
+    waiting = Asking(ledger)
+    wait_until(lambda: len(ledger._store.store._committer) == 1)
+    time.sleep(0.05)  # it waits for the lock
     child = os.fork()
     if child == 0:
-        os._exit(int(number_is_open(number)))
+        os.close(holder)
+        os._exit(opened(path))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert turn.decide()
-    queue.close()
     fcntl.flock(holder, fcntl.LOCK_UN)
+    waiting.join(10)
+    assert waiting.got.seq == 2
     wait_until(lambda: is_free(path))

@@ -102,7 +102,7 @@ def test_a_long_question_is_shown_by_its_beginning_and_its_end() -> None:
 
 def test_tables_say_what_else_was_learned_and_on_which_scale() -> None:
     top = hf.Session({"c": ["a", "b"] * 5_000}, seed=1).top("c", longest=1)
-    assert "any other text: at most" in top._repr_html_()
+    assert "any other: at most" in top._repr_html_()
     assert "from 0 to 1" in top._repr_html_()
 
 

@@ -14,7 +14,7 @@ from counting_rows import CountingRows
 from examples import few
 from holdfast.answer import Answer, AnyAnswer
 from holdfast.errors import InvalidArgument, PlanInfeasible, UnknownName
-from holdfast.ledger import check_receipt
+from holdfast.ledger import Cost, check_receipt
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer
@@ -262,6 +262,32 @@ def test_rows_that_were_usual_are_not_paid_for_again_when_fewer_are() -> None:
         session.mean("y > 0.91")  # as usual by now: from fewer rows
         assert not session.mean("y > 0.91", rows_per_query=usual).cached
         assert not session.mean("x", rows_per_query=usual + 1).cached
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "options"),
+    [
+        ("x", "mean", {}),
+        ("y", "mean", {"slices": [0.5]}),
+        ("y", "mean", {"by": "x"}),
+        ("y", "variance", {}),
+        ("y", "auc", {"positive": "x"}),
+        ("y", "auc", {"positive": "x", "cuts": [0.5]}),
+        ("x", "histogram", {}),
+        ("y > 0.5", "difference", {"minus": "x"}),
+    ],
+)
+def test_every_kind_knows_what_it_is_called_as_usual(query: str, kind: str, options: dict[str, Any]) -> None:
+    number = np.arange(400_000)
+    with Session({"x": number % 10 < 3, "y": number / 400_000}, seed=3, bounds={"y": (0, 1)}) as session:
+        first = session.prepare(query, kind, **options)
+        session.begin()
+        session.ledger.reserve(Cost(1, 1_000))
+        later = session.prepare(query, kind, **options)
+        named = session.prepare(query, kind, rows_per_query=100_000, **options)
+        assert later.rows_read < first.rows_read == named.rows_read
+        assert (later.identity, later.usual) == (first.identity, None)
+        assert named.usual == first.identity != named.identity
 
 
 def test_functions_and_flips_are_new_each_time() -> None:

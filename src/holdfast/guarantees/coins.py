@@ -139,9 +139,16 @@ class CoinGuarantee(Guarantee):
 
     def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
         """All of them at once."""
-        tally, mass = self.tally(release), self.terms.mass
-        zeros, ones = zip(*map(tally.members, range(count)), strict=True)
-        outcomes, draws = len(tally.counts), tally.draws
+        return self.groups_of_all([(release, count)])
+
+    def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
+        """All of them at once, too."""
+        tallies, mass = [(self.tally(release), count) for release, count in releases], self.terms.mass
+        zeros, ones, outcomes = zip(
+            *((*tally.members(group), len(tally.counts)) for tally, count in tallies for group in range(count)),
+            strict=True,
+        )
+        draws = releases[0][0].draws
         means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=self.level)
         found = []
         for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):

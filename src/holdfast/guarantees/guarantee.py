@@ -92,7 +92,12 @@ class Guarantee(ABC):
     def standing(self, charge: int, before: int, statements: int) -> "Guarantee":
         """Return this guarantee as it certifies a question that makes so many `statements` after those `before`.
 
-        `charge` is as for `at`.
+        Parameters
+        ----------
+        charge
+            As for `at`.
+        before, statements
+            How many statements were made before it, and how many it makes itself.
         """
         return self.at(charge, before + 1, before + max(1, statements))
 
@@ -179,6 +184,10 @@ class Guarantee(ABC):
     def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
         """Return the intervals for the mean and the share of each of the first `count` groups of the `release`."""
         return [(self.group(release, part), self.member(release, part)) for part in range(count)]
+
+    def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
+        """Return the same of several `releases`, each with the number of its groups, from as many draws each."""
+        return [found for release, count in releases for found in self.groups(release, count)]
 
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
         """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].

@@ -8,11 +8,12 @@ store.py         what a place must do to hold a ledger
 memory.py        a place: this process
 database.py      a place: two tables (tables.py) in a database; sqlite.py (one file), postgres.py (a server)
 lock_file.py     where processes that write one file wait for each other
-forks.py         what is open is closed before a fork
+forks.py         what is open is closed before a fork; a child begins anew
 group_commit.py  one thread that writes for all that wait
 places.py        places that a process has taken ahead
 in_flight.py     one thread at a time answers a question
 drawn.py         an answer between its draw and the ledger
+genesis.py       the first entry, and the keys that the ledger's secret gives
 reading.py       a ledger read back and re-checked
 ledger.py        the rules: begin, find, reserve, commit
 witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw

@@ -9,16 +9,19 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from math import inf
 from typing import Any, Protocol
 from weakref import finalize
 
 from holdfast.cancel import about_to_wait
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.forks import at_fork, release_fully
+from holdfast.ledger.forks import OfOneProcess, close_before_forks, opening
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
 from holdfast.ledger.store import START, Row, Tip, Transaction, closed_error, nested_error, second_ledger
 from holdfast.ledger.tables import Statements
+
+_LOOK = 0.01  # seconds between two looks whether a connection is still open when a fork waits
 
 
 class Connection(Protocol):
@@ -43,9 +46,9 @@ class ConnectionSlot:
 
     def close(self) -> None:
         """Close the connection; call it holding the lock."""
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.close()
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None  # last: a child forked before would take it for closed
 
 
 class DatabaseTransaction:
@@ -56,9 +59,18 @@ class DatabaseTransaction:
         found = connection.execute(sql.lock, (dataset,)).fetchone()
         self._start = self._tip = None if found is None else Tip._make(found)
 
+    def start(self) -> Tip | None:
+        """Return the tip as locked."""
+        return self._start
+
     def tip(self) -> Tip | None:
         """Return the tip as locked, and as moved since."""
         return self._tip
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
+        found = self._connection.execute(self._sql.hash_at, (self._dataset, seq)).fetchone()
+        return None if found is None else found[0]
 
     def append(self, row: Row) -> Row:
         """Add the row, unless its key is there; `finish` moves the tip."""
@@ -79,7 +91,7 @@ class DatabaseTransaction:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
 
-class Database(ABC):
+class Database(ABC, OfOneProcess):
     """What SQLite and PostgreSQL share."""
 
     begin_statement = "BEGIN"
@@ -97,9 +109,10 @@ class Database(ABC):
         self._committer = GroupCommitter(location)
         self._resources: list[Closeable] = [self._writes, self._reads]
         self._closed = False
+        super().__init__()
         # A ledger that nobody closes leaves nothing open; but not at exit, where a batch may still be written.
         finalize(self, _release, self._committer, self._resources).atexit = False
-        at_fork(self)
+        close_before_forks(self)
 
     # -- what the dialects add ------------------------------------------------------------------------------------
 
@@ -131,9 +144,12 @@ class Database(ABC):
         """Whether there is a database to look into; looking must not create it."""
         return True
 
-    def process_lock(self) -> AbstractContextManager[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Wait for this process's turn to write, where the database itself does not queue writers."""
         return nullcontext()
+
+    def look(self) -> None:
+        """Raise if it is no use to wait for the turn any longer; called by whoever waits."""
 
     # -- what a store does ----------------------------------------------------------------------------------------
 
@@ -150,6 +166,11 @@ class Database(ABC):
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""
         return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
+        found = self._look_up(self.sql.hash_at, seq)
+        return found[0][0] if found else None
 
     def secret(self) -> bytes | None:
         """Return the secret."""
@@ -173,7 +194,8 @@ class Database(ABC):
     def create(self, fill: Callable[[Connection], bool]) -> bool:
         """Make the tables if they are missing and fill them, all in one transaction; return what `fill` does."""
         done: list[bool] = []
-        self._submit(PendingWrite(lambda _: done.append(self.create_alone(fill)), alone=True))
+        pending = PendingWrite(lambda _: done.append(self.create_alone(fill)))
+        self._submit(pending, partial(self._write_alone, pending), alone=True)
         return done[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
@@ -182,7 +204,7 @@ class Database(ABC):
         Interrupted, the caller learns nothing; at worst the answer was paid for in vain, and asking again finds it.
         """
         about_to_wait()
-        self._submit(PendingWrite(decide))
+        self._submit(PendingWrite(decide), self._write_batch)
 
     def probe(self) -> None:
         """Raise if nothing could be written now; writes nothing."""
@@ -197,58 +219,68 @@ class Database(ABC):
         """
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
+            self._check_process()
             with self._writes.lock, self._reads.lock:
                 self._close_all()
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def _submit(self, pending: PendingWrite) -> None:
+    def _submit(self, pending: PendingWrite, work: Callable[[], None], alone: bool = False) -> None:
         if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
             raise nested_error(self.location)
-        self._committer.submit(pending, self._write_batch)
+        self._check_process()
+        self._committer.submit(pending, work, self.look, alone)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Be the thread that writes. For the committer's alone, which no interrupt reaches."""
+        with self._writes.lock:
+            self._writer = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._writer = None
+
+    def _write_alone(self, pending: PendingWrite) -> None:
+        try:
+            with self.turn(), self._writing():
+                pending.run(None)
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            pending.error = error
+        pending.finish()
 
     def _write_batch(self) -> None:
-        """Wait for the turn, then write what is pending by then: in one transaction, but for the first of all."""
-        batch: list[PendingWrite] = []
+        """Wait for the turn, then write what is pending by then, in one transaction."""
+        if not self._committer:  # an earlier batch took it
+            return
         try:
-            with self._writes.lock:
-                self._writer = threading.get_ident()
-                try:
-                    with self.process_lock():
-                        batch = self._committer.take()
-                        together = [pending for pending in batch if not pending.alone]
-                        if together:
-                            _keep_errors(self._write_together, together)
-                        for pending in batch:
-                            if pending.alone:
-                                _keep_errors(self._write_alone, [pending])
-                finally:
-                    self._writer = None
-        finally:
-            for pending in batch:
-                pending.finish()
+            with self.turn(), self._writing():
+                batch = self._write_together(self._committer.take)
+        except BaseException as error:  # noqa: BLE001 - raised in each of the threads that wait
+            batch = _failed(self._committer.take(), error)
+        for pending in batch:  # only now: who goes on finds the turn free
+            pending.finish()
 
-    @staticmethod
-    def _write_alone(batch: list[PendingWrite]) -> None:
-        for pending in batch:
-            pending.run(None)
-
-    def _write_together(self, batch: list[PendingWrite]) -> None:
-        deciding = False
+    def _write_together(self, take: Callable[[], list[PendingWrite]]) -> list[PendingWrite]:
+        """Write what `take` returns once nobody else writes, and return it, with what went wrong with each."""
+        batch, deciding = list[PendingWrite](), False
         try:
             with self._transaction() as connection:
                 transaction = DatabaseTransaction(self.sql, self.dataset, connection)
-                deciding = True
+                batch, deciding = take(), True
                 for pending in batch:
                     pending.run(transaction)
                 deciding = False
                 self._check_transaction(connection)
                 transaction.finish()
-        except BaseException:
-            if not deciding or len(batch) == 1:
+        except BaseException as error:
+            if not batch:
                 raise
+            if not deciding or len(batch) == 1:
+                return _failed(batch, error)
             for pending in batch:  # one of them is the reason: nobody else's work shall fail with it
-                _keep_errors(self._write_together, [pending])
+                self._write_together(partial(list, [pending]))
+        return batch
 
     def commit(self, connection: Any) -> None:
         """Commit, or raise."""
@@ -324,6 +356,7 @@ class Database(ABC):
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one reading statement; once more if the connection has died since it was last used."""
+        self._check_process()
         with self._reads.lock:  # no `return` of a call in here: an interrupt right after the call would leave it locked
             kept = self._reads.connection is not None
             try:
@@ -348,7 +381,8 @@ class Database(ABC):
         if self._closed:
             raise closed_error(self.location)
         if slot.connection is None:
-            slot.connection = self.connect(to_write=slot is self._writes)
+            with opening:  # waits for a fork
+                slot.connection = self.connect(to_write=slot is self._writes)
         return slot.connection
 
     @contextmanager
@@ -365,37 +399,33 @@ class Database(ABC):
 
     # -- forks ----------------------------------------------------------------------------------------------------
 
-    def before_fork(self) -> None:
-        """Wait for the threads that use the connections, keep others away, and close them. May be repeated."""
+    def close_for_fork(self) -> None:
+        """Close the connections once no thread uses them; who holds a lock to open one waits until the fork is over."""
         for slot in (self._writes, self._reads):
-            slot.lock.acquire()
-        self._close_all()
+            while slot.connection is not None:
+                if slot.lock.acquire(timeout=_LOOK):
+                    try:
+                        slot.close()
+                    finally:
+                        slot.lock.release()
 
-    def after_fork_in_parent(self) -> None:
-        """Let threads use connections again. May be repeated."""
-        for slot in (self._reads, self._writes):
-            release_fully(slot.lock)
-
-    def after_fork_in_child(self) -> None:
+    def _forget(self) -> None:
         """Begin with new locks and no thread: the parent's threads are not here, and what they wait for is theirs."""
         self._writer = None
         self._committer.reset()
         for slot in (self._reads, self._writes):
             slot.lock = threading.RLock()
-            if slot.connection is not None:  # an interrupt cut `before_fork` short; closing would hurt the parent
+            if slot.connection is not None:  # an interrupt ended the hook early; closing would hurt the parent
                 _inherited.append(slot.connection)
                 slot.connection = None
                 self._forked_while_open = True
         self._close_all()
 
 
-def _keep_errors(write: Callable[[list[PendingWrite]], None], batch: list[PendingWrite]) -> None:
-    """Write the batch; whatever goes wrong is raised in each of the threads that wait for it."""
-    try:
-        write(batch)
-    except BaseException as error:  # noqa: BLE001
-        for pending in batch:
-            pending.error = duplicate(error)
+def _failed(batch: list[PendingWrite], error: BaseException) -> list[PendingWrite]:
+    for pending in batch:
+        pending.error = duplicate(error)
+    return batch
 
 
 def _release(committer: GroupCommitter, resources: list[Closeable]) -> None:

@@ -1,54 +1,21 @@
 """Forks: what is open is closed just before, so that a child inherits nothing.
 
 SQLite counts its file locks in memory: a child inherits the count without the locks, and what it commits over another
-connection can be lost. A connection to a server would be used by two processes at once. So every database closes its
-connections before a fork; parent and child connect again when they need to. Its locks are held meanwhile: a thread that
-was inside SQLite during a fork would leave the child with SQLite's own locks held for good.
+connection can be lost. A connection to a server would be used by two processes at once. So connections are closed
+before a fork, and nobody opens one until it is over; parent and child connect again when they need to. The hook takes
+one lock, and what releases it is written in C, where no interrupt comes between.
 
-What is only remembered is forgotten in the child when it is first needed there.
+Whatever a child must not have of its parent's (threads, locks, places taken ahead) knows whose it is by the process
+number, and begins anew in another process. Should an interrupt have ended the hook early, the child finds a connection
+open and refuses to use the file.
 """
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
-from weakref import ReferenceType, ref
+from weakref import WeakSet
 
-HOOKS = 4  # an interrupt that waits when a hook is called ends that hook: the next one makes up for it
-
-
-class Forked(Protocol):
-    """Something that has to be closed before a fork."""
-
-    def before_fork(self) -> None:
-        """Keep other threads away, and close what is open. May be repeated."""
-        ...
-
-    def after_fork_in_parent(self) -> None:
-        """Let other threads go on. May be repeated."""
-        ...
-
-    def after_fork_in_child(self) -> None:
-        """Begin anew. May be repeated."""
-        ...
-
-
-_known: list[ReferenceType[Forked]] = []
-_lock = threading.RLock()  # nobody becomes known during a fork
-
-
-def at_fork(one: Forked) -> None:
-    """Close this before every fork, for as long as anybody refers to it."""
-    with _lock:
-        _known.append(ref(one, _known.remove))
-
-
-def release_fully(lock: threading.RLock) -> None:
-    """Release a lock however often this thread holds it."""
-    with suppress(RuntimeError):  # it is not held any more
-        while True:
-            lock.release()
+opening = threading.RLock()  # held by whoever opens a connection, and during a fork
 
 
 class OfOneProcess:
@@ -77,47 +44,33 @@ class OfOneProcess:
         return False
 
 
-def _living() -> list[Forked]:
-    return [one for one in (reference() for reference in list(_known)) if one is not None]
+class HasConnections(Protocol):
+    """Something that has to be closed before a fork."""
+
+    def close_for_fork(self) -> None:
+        """Close what is open, as soon as no thread uses it. May be repeated."""
+        ...
+
+
+_known: WeakSet[HasConnections] = WeakSet()
+
+
+def close_before_forks(one: HasConnections) -> None:
+    """Close this before every fork, for as long as anybody refers to it."""
+    with opening:  # nobody becomes known during a fork
+        _known.add(one)
 
 
 def _before() -> None:
-    _lock.acquire()
-    for one in _living():
-        one.before_fork()
-
-
-def _after_in_parent() -> None:
-    for one in _living():
-        one.after_fork_in_parent()
-    release_fully(_lock)
-
-
-def _after_in_child() -> None:
-    global _lock
-    _lock = threading.RLock()
-    for one in _living():
-        one.after_fork_in_child()
-
-
-def _until_done(step: Callable[[], None]) -> Callable[[], None]:
-    """Repeat a step that was interrupted: what a hook raises is printed, and the fork happens all the same."""
-
-    def hook() -> None:
-        while True:
-            try:  # a second interrupt, on the way back to the start of the inner loop
-                while True:
-                    try:
-                        return step()
-                    except KeyboardInterrupt:
-                        pass
-            except KeyboardInterrupt:
-                pass
-
-    return hook
+    opening.acquire()
+    while True:
+        try:
+            for one in list(_known):
+                one.close_for_fork()
+        except KeyboardInterrupt:  # what a hook raises is printed, and the fork happens all the same
+            continue
+        return
 
 
 if hasattr(os, "register_at_fork"):  # not where there is no fork
-    before, in_parent, in_child = map(_until_done, (_before, _after_in_parent, _after_in_child))
-    for _ in range(HOOKS):
-        os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
+    os.register_at_fork(before=_before, after_in_parent=opening.release, after_in_child=opening.release)

@@ -21,17 +21,17 @@ from typing import Any, TypeVar
 from holdfast.errors import HoldfastError, LedgerUnavailable
 
 E = TypeVar("E", bound=BaseException)
+_LOOK = 0.05  # seconds between two looks whether it is time to give up waiting
 
 
 class PendingWrite:
-    """What one thread wants written, and what came of it. `alone`: not in one transaction with others."""
+    """What one thread wants written, and what came of it."""
 
-    __slots__ = ("_done", "abandoned", "alone", "error", "run")
+    __slots__ = ("_done", "abandoned", "error", "run")
 
-    def __init__(self, run: Callable[[Any], None], *, alone: bool = False) -> None:
+    def __init__(self, run: Callable[[Any], None]) -> None:
         self.run = run
-        self.alone = alone
-        self.abandoned = False
+        self.abandoned = False  # interrupted: nobody waits for it any more
         self.error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
@@ -40,9 +40,10 @@ class PendingWrite:
         """Let the waiting thread go on, once `error` says what went wrong, if anything."""
         self._done.release()
 
-    def wait(self) -> None:
-        """Wait for the outcome; raise what went wrong."""
-        self._done.acquire()
+    def wait(self, look: Callable[[], None]) -> None:
+        """Wait for the outcome, and raise what went wrong; `look` raises once it is no use to wait any longer."""
+        while not self._done.acquire(timeout=_LOOK):
+            look()
         error, self.error = self.error, None
         if error is not None:
             try:
@@ -52,7 +53,7 @@ class PendingWrite:
 
 
 class GroupCommitter:
-    """Has pending writes done in a thread of its own, all that wait at once."""
+    """A thread, started when needed, that does one piece of work after another; and the writes that wait for it."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -61,24 +62,27 @@ class GroupCommitter:
     def reset(self) -> None:
         """Start with no thread and nothing pending; a forked child does, whose parent has both."""
         self._pending: deque[PendingWrite] = deque()
-        self._wakeups: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._started = False
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def submit(self, pending: PendingWrite, write_batch: Callable[[], None]) -> None:
-        """Have this written, and return when it is. `write_batch` takes everything pending and finishes it."""
+    def submit(
+        self, pending: PendingWrite, work: Callable[[], None], look: Callable[[], None], alone: bool = False
+    ) -> None:
+        """Have the work done, and return when it has finished this write; unless `alone`, it `take`s all that wait."""
         if sys.is_finalizing():  # asked by a destructor: threads no longer run
             raise self._unavailable("while the interpreter shuts down")
         try:
-            self._pending.append(pending)
-            self._wakeups.put(write_batch)
+            if not alone:
+                self._pending.append(pending)
+            self._work.put(work)
             self._start()
-            pending.wait()
+            pending.wait(look)
         except BaseException:
-            pending.abandoned = True  # interrupted: nobody waits for it any more
+            pending.abandoned = True
             raise
 
     def take(self) -> list[PendingWrite]:
@@ -91,33 +95,27 @@ class GroupCommitter:
 
     def stop(self) -> None:
         """End the thread; only when nobody can submit any more."""
-        self._wakeups.put(None)
+        self._work.put(None)
 
     def _start(self) -> None:
         with self._starting:
             if not self._started:
                 try:  # not threading.Thread, whose start an interrupt can cut in two
-                    _thread.start_new_thread(self._serve, (self._wakeups,))
+                    _thread.start_new_thread(_serve, (self._work,))
                 except RuntimeError as error:
                     raise self._unavailable("while no thread can be started") from error
                 self._started = True  # an interrupt just before this may start a second thread: they take turns
 
-    def _serve(self, wakeups: SimpleQueue[Callable[[], None] | None]) -> None:
-        # The thread holds no reference to the store while it waits: stores that nobody closed can be collected.
-        while (write_batch := wakeups.get()) is not None:
-            if self._pending:  # else an earlier batch took it
-                try:
-                    write_batch()
-                except BaseException as error:  # noqa: BLE001 - raised in the threads that wait
-                    for pending in self.take():
-                        pending.error = duplicate(error)
-                        pending.finish()
-                        del pending
-            del write_batch
-        wakeups.put(None)
-
     def _unavailable(self, when: str) -> LedgerUnavailable:
         return LedgerUnavailable(f"Ledger {self._location} cannot be written {when}.", location=self._location)
+
+
+def _serve(work: SimpleQueue[Callable[[], None] | None]) -> None:
+    # No reference to the store while this waits: stores that nobody closed can be collected.
+    while (do := work.get()) is not None:
+        do()
+        del do
+    work.put(None)  # for a second thread
 
 
 def duplicate(error: E) -> E:

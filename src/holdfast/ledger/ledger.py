@@ -9,33 +9,24 @@ that an answer waits for the disk once, not twice.
 """
 
 import atexit
-import hmac
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import repeat
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
 from holdfast import check
-from holdfast.errors import (
-    BudgetExhausted,
-    HoldfastError,
-    InvalidArgument,
-    LedgerDamaged,
-    PlanConflict,
-    RowSourceError,
-    UnknownName,
-)
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
-from holdfast.ledger.drawn import Drawn, answered, now
+from holdfast.ledger.drawn import Drawn, answered
 from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
+from holdfast.ledger.genesis import Opened, derive_key
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
 from holdfast.ledger.receipt import Receipt
-from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
+from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
 from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 
@@ -115,7 +106,7 @@ class Ledger:
         """
         self._check_open()
         secret = secrets.token_bytes(SECRET_BYTES) if secret is None else secret
-        row = self._first_row(terms, secret)
+        row = self._opened.first_row(terms, secret)
         if self.begun:
             return False
         began = self._store.begin(row, secret)
@@ -141,6 +132,10 @@ class Ledger:
     def fingerprint(self) -> str:
         """The fingerprint of the data."""
         return self._fingerprint
+
+    @property
+    def _opened(self) -> Opened:
+        return Opened(self.dataset, self._fingerprint, self._reproducible)  # a file may know the data by another name
 
     @property
     def reproducible(self) -> bool:
@@ -247,7 +242,6 @@ class Ledger:
         """Reserve in the store."""
         held, reach = self._held, self.reach()
         process = held.process
-        total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
         places: list[Place] = []  # by the last run, too
         outcome: Stock | BudgetExhausted | None = None
@@ -268,9 +262,7 @@ class Ledger:
             for cost in costs:
                 place, stock, after = grant(stock, after, cost)
                 places.append(place)
-            outcome = self._refusal(total, places[0], after)
-            if outcome is None and not all(map(Place.within, places, repeat(reach), costs)):
-                outcome = _beyond(total, places[0], reach)
+            outcome = refusal(costs, places, after, self._caps, reach)
             if outcome is None:
                 ahead, after = (NOTHING, after) if demand is None else take_ahead(after, self._caps, reach, demand)
                 outcome, end = stock + ahead, after.taken_charge
@@ -387,7 +379,7 @@ class Ledger:
             if self._store.tip() is not None or rows:
                 verified = verify_store(self._store)
                 genesis, secret = verified.genesis, self._store.secret() or b""
-                self._check_data(genesis, secret)
+                self._opened.require(genesis, secret, self.location)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
                 self._first = self._store.read(0, 1)[0].hash  # anew: it may have been written since the look above
                 if self._store.address is not None:  # else nobody else can open it
@@ -396,22 +388,6 @@ class Ledger:
                     )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis
-
-    def _check_data(self, genesis: dict[str, Any], secret: bytes) -> None:
-        if genesis["dataset"] != self.dataset:
-            raise chain.damaged(self.location, 0, f"it belongs to dataset {genesis['dataset']!r}")
-        if genesis["fingerprint"] != _keyed_fingerprint(secret, self._fingerprint):
-            raise RowSourceError(  # neither fingerprint is shown: it would confirm a guess of the table
-                f"Ledger {self.location} belongs to other data: the fingerprints differ. Open the data it was begun"
-                " with."
-            )
-        if self._reproducible and not genesis["reproducible"]:
-            raise PlanConflict(
-                f"Ledger {self.location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out. Give ledger= a file of its own for a test.",
-                standing={"reproducible": False},
-                asked={"reproducible": True},
-            )
 
     def _check_open(self) -> None:
         if self._closed:
@@ -448,69 +424,6 @@ class Ledger:
                 location=self.location,
             )
         return tip
-
-    def _refusal(self, cost: Cost, place: Place, tip: Tip) -> BudgetExhausted | None:
-        """Return the refusal of a question that would have this place and leave the ledger at this tip."""
-        caps = self._caps
-        if tip.taken_charge > caps.charge:
-            price, left, total, unit = cost.charge, caps.charge - place.charge, caps.charge, "charge"
-            need = f"it takes {price:,} of what the guarantee can carry, and {left:,} of {total:,} is left"
-        elif tip.taken_intervals > caps.intervals:
-            price, left, total, unit = cost.intervals, caps.intervals - place.intervals, caps.intervals, "answers"
-            need = f"it counts as {price:,} answers, and {left:,} of {total:,} are left"
-        else:
-            return None
-        return BudgetExhausted(
-            f"The budget cannot pay for answer {tip.seq + 1}: {need}. "
-            "Ask for less, or repeat an earlier question for free.",
-            cost=price,
-            left=left,
-            total=total,
-            unit=unit,
-        )
-
-    def _first_row(self, terms: Mapping[str, Any], secret: bytes) -> Row:
-        caps = terms.get("caps") if isinstance(terms, Mapping) else None
-        if not isinstance(caps, dict) or set(caps) != {"charge", "intervals"}:
-            raise InvalidArgument(f"terms['caps'] must be a dict of charge and intervals; got {caps!r}.", name="terms")
-        Cost(**caps)  # checks both
-        body = chain.canonical(
-            {
-                "dataset": self.dataset,
-                "fingerprint": _keyed_fingerprint(secret, self._fingerprint),
-                "format": chain.FORMAT,
-                "reproducible": self._reproducible,
-                "seq": 0,
-                "terms": dict(terms),
-                "time": now(),
-            },
-            "terms and fingerprint",
-        )
-        return chain.row_after(START, body, Cost(0, 0))
-
-
-def _beyond(cost: Cost, place: Place, reach: Cost) -> BudgetExhausted:
-    """Return the refusal of a question that the budget can pay, but for which there are no rows yet."""
-    price, left, total, unit = cost.charge, reach.charge - place.charge, reach.charge, "charge"
-    if reach.charge == LARGEST:
-        price, left, total, unit = cost.intervals, reach.intervals - place.intervals, reach.intervals, "answers"
-    return BudgetExhausted(
-        f"There are not enough rows yet for this question: it takes {price:,} of {max(0, left):,} that are left.",
-        cost=price,
-        left=max(0, left),
-        total=total,
-        unit=unit,
-    )
-
-
-def derive_key(secret: bytes, purpose: str) -> bytes:
-    """Return the key that the secret gives for a purpose: HMAC-SHA256."""
-    return hmac.digest(secret, purpose.encode(), "sha256")
-
-
-def _keyed_fingerprint(secret: bytes, content: str) -> str:
-    """Return what the first entry says of the data: it tells nobody who lacks the secret which data these are."""
-    return hmac.digest(derive_key(secret, "fingerprint"), content.encode(), "sha256").hex()
 
 
 _open: WeakSet[Ledger] = WeakSet()

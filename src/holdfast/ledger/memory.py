@@ -19,6 +19,7 @@ class MemoryStore:
         self.location = "in memory"
         self._rows: list[Row] = []
         self._reached = START  # the tip, as far as it is noted
+        self._start: Tip | None = None  # of the write under way
         self._secret: bytes | None = None
         self._content: str | None = None
         self._by_key: dict[str, Row] = {}
@@ -47,6 +48,14 @@ class MemoryStore:
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""
         return self._rows[start : start + limit]
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
+        return self._rows[seq].hash if seq < len(self._rows) else None
+
+    def start(self) -> Tip | None:
+        """Return the tip that was found; called inside `write`."""
+        return self._start
 
     def append(self, row: Row) -> Row:
         """Add the row, unless its key is there; called inside `write`."""
@@ -97,6 +106,7 @@ class MemoryStore:
         with self._lock:
             self._writer = threading.get_ident()
             try:
+                self._start = self.tip()
                 decide(self)
             finally:
                 self._writer = None

@@ -15,11 +15,13 @@ process has handed out, or to the end of all that was ever taken if somebody els
 
 import threading
 from collections import deque
-from dataclasses import replace
+from collections.abc import Sequence
+from itertools import repeat
 from operator import attrgetter
 from time import monotonic
 from typing import NamedTuple
 
+from holdfast.errors import BudgetExhausted
 from holdfast.ledger.entry import LARGEST, Cost, Place
 from holdfast.ledger.forks import OfOneProcess
 from holdfast.ledger.store import Tip
@@ -33,6 +35,17 @@ FAST = 1.0  # seconds between two questions, at most, that make it worth to take
 REMEMBERED = 16  # more than a signal handler or a destructor can add while its thread is between two steps
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
 APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
+
+_INSTEAD = "Ask for less, or repeat an earlier question for free."
+_NO_CHARGE = (
+    "The budget cannot pay for answer {answer}: it takes {cost:,} of what the guarantee can carry, and {left:,} of"
+    f" {{total:,}} is left. {_INSTEAD}"
+)
+_NO_ANSWERS = (
+    "The budget cannot pay for answer {answer}: it counts as {cost:,} answers, and {left:,} of {total:,} are left."
+    f" {_INSTEAD}"
+)
+_NO_ROWS = "There are not enough rows yet for this question: it takes {cost:,} of {left:,} that are left."
 
 
 class Stock(NamedTuple):
@@ -128,6 +141,33 @@ def give_back(stock: Stock, tip: Tip) -> Tip:
     return tip.taking(*ends)
 
 
+def refusal(
+    costs: Sequence[Cost], places: Sequence[Place], tip: Tip, caps: Cost, reach: Cost
+) -> BudgetExhausted | None:
+    """Return why questions of these costs cannot have these places and leave the ledger at this tip; None if they can.
+
+    The budget may not pay for them all, or there are no rows yet for one of them: it lies beyond `reach`.
+    """
+    if tip.taken_charge > caps.charge:
+        words, amount, total = _NO_CHARGE, "charge", caps.charge
+    elif tip.taken_intervals > caps.intervals:
+        words, amount, total = _NO_ANSWERS, "intervals", caps.intervals
+    elif all(map(Place.within, places, repeat(reach), costs)):
+        return None
+    elif reach.charge < LARGEST:
+        words, amount, total = _NO_ROWS, "charge", reach.charge
+    else:
+        words, amount, total = _NO_ROWS, "intervals", reach.intervals
+    cost, left = sum(getattr(each, amount) for each in costs), max(0, total - getattr(places[0], amount))
+    return BudgetExhausted(
+        words.format(answer=tip.seq + 1, cost=cost, left=left, total=total),
+        cost=cost,
+        left=left,
+        total=total,
+        unit="charge" if amount == "charge" else "answers",
+    )
+
+
 def _needs(cost: Cost) -> tuple[int, int, int]:
     return cost.charge, cost.intervals, 1
 
@@ -198,7 +238,10 @@ class Held(OfOneProcess):
             if cut is not None and not cut[0].within(reach, cost):  # taken by somebody who has more rows
                 cut = None
             stocks.append(stock if cut is None else cut[1])
-        return None if cut is None else replace(cut[0], process=process)
+        if cut is None:
+            return None
+        place = cut[0]
+        return Place(place.number, place.charge, place.intervals, place.reached, process)
 
     def took(self, before: int, after: int) -> None:
         """Remember that this process has taken some, and where the charge taken by all ended before and after it."""

@@ -4,17 +4,19 @@ Durable: write-ahead log with synchronous=FULL, so the log is on disk before a c
 
 In turn: SQLite itself lets a writer that finds the file busy sleep, up to 100 ms at a time, whoever comes
 first afterwards. Writers therefore queue on a lock file beside the ledger and find it free. The lock file is
-for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. Whoever waits for it gives up after a while: a
-process that was stopped while it held the lock does not stop others for good. Reading needs no lock.
+for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. The committer's thread waits for it as long as it
+takes; who waits for the committer gives up after a while: a process that was stopped while it held the lock does not
+stop others for good. Reading needs no lock.
 
 Whole from the start: a new ledger is built under another name and linked into place, first entry included, unless
 there is one. So an empty or half-written file at the ledger's own name is damage, never a beginning.
 
 Private: the file holds the ledger's secret, so it and what lies beside it are created for their owner alone.
 
-Direct: while only one thread writes, it need not hand its entry to the committer's thread. Its locks and its
-transaction are then held by context managers written in C, and the lock file by a `finally` that begins with a C call:
-Python handles no signal between an exception and these, so an interrupt at any point rolls back and releases all.
+Direct: while only one thread of this process writes, and no other process, it need not hand its entry to the
+committer's thread. Its locks and its transaction are then held by context managers written in C, and the lock file by a
+`finally` that begins with a C call: Python handles no signal between an exception and these, so an interrupt at any
+point rolls back and releases all.
 """
 
 import os
@@ -26,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import escape
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,6 +36,7 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database, DatabaseTransaction
+from holdfast.ledger.forks import opening
 from holdfast.ledger.lock_file import LockFile, open_private
 from holdfast.ledger.store import Tip, Transaction, closed_error
 from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
@@ -43,7 +47,6 @@ if sys.platform != "win32":
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
-CHECKPOINT = "wal_autocheckpoint=8000"  # pages of the log: the commit that moves them takes tens of times as long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
@@ -74,6 +77,9 @@ class SqliteStore(Database):
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
         self._path = path.absolute()
         super().__init__(str(path), dataset, SQL, os.path.realpath(path))
+        self._lock_file = LockFile(self._sibling("-lock"))
+        self._resources.append(self._lock_file)
+        self._queues_since = inf  # when the committer's thread began to wait for the lock file, if it does
         self._name = str(self._path)
         self._own_file = own_file
         self._inspected = False
@@ -82,14 +88,13 @@ class SqliteStore(Database):
         self._seq = -1  # in the file then
         self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
         self._log_lost = False
-        self._lock_file = LockFile(self._sibling("-lock"))
-        self._resources.append(self._lock_file)
         self._last_thread: int | None = None  # that wrote
 
     # -- writing directly -----------------------------------------------------------------------------------------
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write directly if one thread is the only writer, else hand over: several are faster together."""
+        self._check_process()
         thread, last, self._last_thread = threading.get_ident(), self._last_thread, threading.get_ident()
         alone = thread == last and self._writer is None and not self._committer
         if not (alone and self._write_directly(decide)):
@@ -102,14 +107,14 @@ class SqliteStore(Database):
         with self._writes.lock:
             self._writer = threading.get_ident()
             try:
-                connection, descriptor = self._writes.connection, self._lock_file.descriptor
-                if not isinstance(connection, sqlite3.Connection) or descriptor is None:
+                connection, file = self._writes.connection, self._lock_file.file
+                if not isinstance(connection, sqlite3.Connection) or file is None:
                     return False
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    self._check_same_file()
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     with connection:  # rolls back unless the last statement was reached
                         connection.execute(self.begin_statement)
+                        self._check_same_file()
                         transaction = DatabaseTransaction(self.sql, self.dataset, connection)
                         decide(transaction)
                         transaction.finish()
@@ -122,7 +127,7 @@ class SqliteStore(Database):
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # first of all a C call: no signal is handled before it
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                    fcntl.flock(file, fcntl.LOCK_UN)
             finally:
                 self._writer = None
         return True
@@ -172,15 +177,18 @@ class SqliteStore(Database):
         return connection.in_transaction
 
     def execute_begin(self, connection: Connection) -> Connection:
-        """Begin; wait while a program that does not queue on the lock file writes."""
+        """Begin, also if a program that does not queue on the lock file writes just now."""
         deadline = time.monotonic() + self._patience()
         while True:
             try:
-                return super().execute_begin(connection)
+                super().execute_begin(connection)
+                break
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL)
+        self._check_same_file()
+        return connection
 
     def tables_missing(self, error: Exception) -> bool:
         """Whether the file has no tables of ours."""
@@ -199,24 +207,26 @@ class SqliteStore(Database):
         )
 
     @contextmanager
-    def process_lock(self) -> Iterator[None]:
-        """Queue on the lock file; then make sure that the file is still the one that was opened."""
+    def turn(self) -> Iterator[None]:
+        """Queue on the lock file."""
+        self._queues_since = time.monotonic()
         try:
-            self._wait_in_queue()
-            self._check_same_file()
+            self._lock_file.acquire()
+        except OSError as error:
+            raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
+        finally:
+            self._queues_since = inf
+        try:
             yield
         finally:
             self._lock_file.release()
 
-    def _wait_in_queue(self) -> None:
-        deadline = time.monotonic() + self._patience()
-        try:
-            acquired = self._lock_file.acquire(lambda: self._closed or time.monotonic() > deadline)
-        except OSError as error:
-            raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
-        if self._closed:
+    def look(self) -> None:
+        """Give up when this was closed, or when the lock was held elsewhere for too long."""
+        waited = time.monotonic() - self._queues_since
+        if waited > 0 and self._closed:
             raise closed_error(self.location)
-        if not acquired:
+        if waited > self._patience():
             raise self._unavailable(
                 "another process has held its lock for too long. End that process if it is stopped or stuck, then try"
                 " again"
@@ -224,6 +234,11 @@ class SqliteStore(Database):
 
     def _patience(self) -> float:
         return min(LOCK_TIMEOUT, self.patience)
+
+    def close_for_fork(self) -> None:
+        """Close the lock file, too: a child that had it would keep the lock when its parent is killed."""
+        super().close_for_fork()
+        self._lock_file.close()
 
     def _check_same_file(self) -> None:
         """Refuse to go on with a file that was moved away, or that an older copy was written into.
@@ -319,7 +334,7 @@ class SqliteStore(Database):
             cached_statements=32,
         )
         try:
-            for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF", CHECKPOINT):
+            for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF", "wal_autocheckpoint=8000"):
                 connection.execute(f"PRAGMA {setting}")
             if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave foreign files as they are
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -336,7 +351,8 @@ class SqliteStore(Database):
                     leftover.unlink(missing_ok=True)
             new = self._sibling(f"-{secrets.token_hex(4)}-new")
             os.close(open_private(new))  # SQLite gives its log the permissions of the file
-            connection = self._connect(new, "rwc")
+            with opening:
+                connection = self._writes.connection = self._connect(new, "rwc")  # known to whoever forks
             try:
                 connection.execute(self.begin_statement)
                 for statement in self.sql.tables:
@@ -344,7 +360,7 @@ class SqliteStore(Database):
                 fill(connection)
                 connection.execute("COMMIT")
             finally:
-                connection.close()
+                self._writes.close()
             _sync(new)
             try:
                 os.link(new, self._path)

@@ -64,8 +64,16 @@ START = Tip(-1, "0" * 64, 0, 0)  # what the first entry follows
 class Transaction(Protocol):
     """An open write transaction: nobody else writes to this ledger until it ends."""
 
+    def start(self) -> Tip | None:
+        """Return the tip as it was found; None if there is no ledger."""
+        ...
+
     def tip(self) -> Tip | None:
-        """Return the tip, which nobody else can move while this is open; None if there is no ledger."""
+        """Return the tip as it was moved since, by all that is written together; nobody else can move it."""
+        ...
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
         ...
 
     def append(self, row: Row) -> Row:
@@ -103,6 +111,10 @@ class Store(Protocol):
 
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on, in order."""
+        ...
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
         ...
 
     def secret(self) -> bytes | None:

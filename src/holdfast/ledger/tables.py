@@ -29,6 +29,7 @@ class Statements:
         self.lock = f"{self.tip}{lock}"
         self.find = f"SELECT {_ROW} FROM {ENTRIES} WHERE dataset = {mark} AND key_digest = {mark}"
         self.read = f"SELECT {_ROW} FROM {ENTRIES} WHERE dataset = {mark} AND seq >= {mark} ORDER BY seq LIMIT {mark}"
+        self.hash_at = f"SELECT hash FROM {ENTRIES} WHERE dataset = {mark} AND seq = {mark}"
         self.insert = f"INSERT INTO {ENTRIES} (dataset, {_ROW}) VALUES ({mark}, {row})"
         self.append = f"{self.insert} ON CONFLICT (dataset, key_digest) DO NOTHING"  # a question is answered once
         self.advance = (

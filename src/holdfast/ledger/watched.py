@@ -38,6 +38,7 @@ class WatchedStore:
         self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
+        self._told: Tip | None = None  # the witnesses, last
         self._forked: HoldfastError | None = None  # once somebody was seen to go on from a copy: no further
 
     @property
@@ -75,7 +76,7 @@ class WatchedStore:
         for witness in witnesses:
             seen, tip = witness.newest(), self.store.tip()  # in this order: others may be writing
             if seen is not None:
-                self._require(witness, seen, tip)
+                self._require(witness, seen, tip, self.store)
                 if tip is not None and seen.tip.hash == tip.hash:
                     confirmed.append(witness.name)
         owner = None if self._content is None else self.store.owner(self._content)
@@ -89,7 +90,10 @@ class WatchedStore:
         """Return the tip, if it is not older than what this process saw."""
         if self._forked is not None:
             raise duplicate(self._forked)
-        return self._noticed(self.store)
+        seen = self._newest()  # first: another thread may move the tip
+        tip = self.store.tip()
+        self._notice(seen, tip, self.store)
+        return tip
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -98,6 +102,10 @@ class WatchedStore:
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""
         return self.store.read(start, limit)
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
+        return self.store.hash_at(seq)
 
     def secret(self) -> bytes | None:
         """Return the secret."""
@@ -131,16 +139,16 @@ class WatchedStore:
         """Write, if the ledger is not older than what this process saw; then tell the witnesses."""
         if self._forked is not None:
             raise duplicate(self._forked)
-        reached: Tip | None = None
+        written: Transaction | None = None
 
         def watched(transaction: Transaction) -> None:
-            nonlocal reached
-            self._noticed(transaction)
+            nonlocal written
+            self._notice(self._newest(), transaction.start(), transaction)
             decide(transaction)
-            reached = transaction.tip()
+            written = transaction
 
         self.store.write(watched)
-        self._tell(reached)
+        self._tell(None if written is None else written.tip())  # also for those that it was written together with
 
     def probe(self) -> None:
         """Raise if nothing could be written now."""
@@ -155,31 +163,36 @@ class WatchedStore:
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
-    def _noticed(self, store: Store | Transaction) -> Tip | None:
-        """Return the tip, if it is not older than what this process saw."""
-        seen = self._witnesses[0].newest() if self._witnesses else None  # first: another thread may move the tip
-        tip = store.tip()
+    def _newest(self) -> Seen | None:
+        return self._witnesses[0].newest() if self._witnesses else None
+
+    def _notice(self, seen: Seen | None, tip: Tip | None, within: Store | Transaction) -> None:
+        """Refuse a tip that is older than what this process saw; from now on it has seen this one."""
         if seen is not None and (tip is None or tip.hash != seen.tip.hash):
-            self._require(self._witnesses[0], seen, tip)
-        return tip
+            process = self._witnesses[0]
+            self._require(process, seen, tip, within)
+            if tip is not None:
+                process.remember(self._seen(tip))
 
     def _tell(self, tip: Tip | None) -> None:
         """Tell the witnesses; what others have told them meanwhile must be in the ledger, too."""
-        if tip is not None:
-            seen = self._seen(tip)
-            for witness in self._witnesses:
-                other = witness.others()
-                if other is not None:
-                    try:
-                        self._require(witness, other, self.store.tip())
-                    except HoldfastError as error:
-                        self._forked = error
-                        raise
-                witness.remember(seen)
+        if tip is None or tip is self._told:  # by a thread whose answer was written together with this one's
+            return
+        seen = self._seen(tip)
+        for witness in self._witnesses:
+            other = witness.others()
+            if other is not None:
+                try:
+                    self._require(witness, other, tip if other.tip.seq < tip.seq else self.store.tip(), self.store)
+                except HoldfastError as error:
+                    self._forked = error
+                    raise
+            witness.remember(seen)
+        self._told = tip
 
-    def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
+    def _require(self, witness: Witness, seen: Seen, tip: Tip | None, within: Store | Transaction) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
-        if contains(self.store, tip, seen.tip):
+        if contains(within, tip, seen.tip):
             return
         if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
             raise self._refusal(witness.name, seen, tip)
@@ -221,7 +234,7 @@ class WatchedStore:
         )
 
 
-def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:
+def contains(store: Store | Transaction, tip: Tip | None, seen: Tip) -> bool:
     """Whether a ledger that ends with `tip` goes on from what was seen.
 
     How much is taken is not compared at the same entry: it may be less by now, since whoever closes a ledger gives back
@@ -232,7 +245,7 @@ def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:
         return False
     if tip.seq == seen.seq:
         return tip.hash == seen.hash
-    return [row.hash for row in store.read(seen.seq, 1)] == [seen.hash]
+    return store.hash_at(seen.seq) == seen.hash
 
 
 def is_restore(row: Row) -> bool:

@@ -56,13 +56,15 @@ class InGroups(Composed):
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return each row's outcome, or its group and value."""
         own = len(self.inner.functions)
-        zeros, values = self._zeros(row_values[own:]), self.inner.combined(row_values[:own])
+        zeros: Numbers = self._zeros(row_values[own:])
+        values: Any = self.inner.combined(row_values[:own])
         inside = zeros > OUTSIDE
         if isinstance(self.inner, Share):
             if values.dtype.kind == "f":  # NaN outside `where`
                 zeros = np.where(np.isnan(values), OUTSIDE, zeros)
                 values = values == 1
-            return zeros + (values & inside)
+            outcomes: Values = zeros + (values & inside)
+            return outcomes
         if self.statistic.outcomes == 3:  # one group, as `Mean` says it
             return np.where(inside, values, np.nan)
         group = np.where(inside & ~np.isnan(values), zeros // 2, np.nan)

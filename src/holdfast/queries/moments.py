@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
@@ -78,7 +79,7 @@ class Quadratic(Composed):
             for one, center in zip(self.measures, self.form.about, strict=False)
         )
         low, high = self.bounds
-        found: Values = self.form.at(first, others[0] if others else -self.form.about[1])
+        found: NDArray[np.float64] = self.form.at(first, others[0] if others else -self.form.about[1])
         if self.everywhere:
             found[np.isnan(found)] = 0.0
         found -= low

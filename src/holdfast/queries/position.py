@@ -50,7 +50,12 @@ class Position:
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame."""
         value = self.of.direct
-        return None if value is None else lambda columns: _in_array(value(columns), self._ordered)
+        return None if value is None else lambda columns: self._in_array(value(columns))
+
+    def _in_array(self, values: NDArray[Any]) -> Numbers:
+        if values.dtype == object:  # texts
+            return np.array([self._known.get(text, len(self.listed)) for text in values], dtype=np.int64)
+        return _in_array(values, self._ordered)
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one place per row."""

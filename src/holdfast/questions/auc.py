@@ -95,6 +95,7 @@ def auc(
         question,
         text=f"{question.text} that are looked for",
         identity=None if question.identity is None else encode({"steps are looked for": question.identity}),
+        usual=None,  # another question's, which gives its cuts
         cost=Cost(cost.charge + most * each.charge, cost.intervals),
         rows_read=question.rows_read + most * rows,
         work=question.work + most * (RELEASE_WORK + rows * score.work),

@@ -155,12 +155,12 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     def run(drawing: Drawing) -> Result:
         drawing, lines = drawing.under(context.guarantee), []
-        for part in parts:
-            release = drawing.release(part, draws)
-            known = drawing.guarantee.groups(release, len(part.groups))
-            for group, value, (interval, (low, high)) in zip(part.groups, release.values, known, strict=True):
-                one = Estimate.within(part.bounds, value, interval).to_json()
-                lines.append({"group": list(group)} | one | {"share_low": low, "share_high": high})
+        releases = [(drawing.release(part, draws), len(part.groups)) for part in parts]
+        known = drawing.guarantee.groups_of_all(releases)
+        values = [value for release, _ in releases for value in release.values]
+        for group, value, (interval, (low, high)) in zip(grouped.groups, values, known, strict=True):
+            one = Estimate.within(grouped.bounds, value, interval).to_json()
+            lines.append({"group": list(group)} | one | {"share_low": low, "share_high": high})
         return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"

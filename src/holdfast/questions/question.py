@@ -214,6 +214,11 @@ class Context:
         spent = self.so_far()
         return self.guarantee.standing(spent.charge + cost.charge, spent.intervals, cost.intervals)
 
+    @property
+    def reads_fewer(self) -> bool:
+        """Whether an ordinary answer reads fewer rows by now than the first one did."""
+        return self.rows_per_query < self.guarantee.rows_at(0)
+
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.guarantee, query.statistic, draws)
@@ -265,7 +270,7 @@ class Context:
             rows_read,
             run,
             margin,
-            usual=named(None) if unusual and not self.guarantee.terms.ends else None,
+            usual=named(None) if unusual and self.reads_fewer else None,
             work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
@@ -440,10 +445,10 @@ class Kind(Generic[P, A]):
         except TypeError:
             self.check_options(args, options)
             raise
-        asked_for = options.get(ROWS) is not None and not context.guarantee.terms.ends
-        if asked_for and question.usual is None and question.identity is not None:
-            # What is usual falls as questions go by: what was asked as usual may be asked for by its number later on.
-            question = replace(question, usual=self.build(context, *args, **(options | {ROWS: None})).identity)  # type: ignore[arg-type]
+        if options.get(ROWS) is not None and question.usual is None and context.reads_fewer and question.finish is None:
+            # What was asked as usual may be asked for by its number now; not a check, which reads all rows or others.
+            usual = self.build(context, *args, **(options | {ROWS: None}))  # type: ignore[arg-type]
+            question = replace(question, usual=usual.identity)
         unit = context.schema.unit
         if unit is None or question.whole:
             return question

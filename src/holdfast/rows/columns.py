@@ -10,10 +10,10 @@ Missing values are marked in a separate array of booleans, which exists only whe
 
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -162,7 +162,14 @@ class BufferPool(threading.local):
         return memory[:count]
 
 
-Asked = Callable[[pl.DataFrame], NDArray[Any]]  # from rows to what each of them says
+FEW_TEXTS = 1_000  # that are compared faster one by one than by Polars
+
+
+class Asked(NamedTuple):
+    """How rows are asked what they say: from a frame, and from arrays of columns where that is possible."""
+
+    of_frame: Callable[[pl.DataFrame], NDArray[Any]]
+    of_arrays: Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]] | None = None
 
 
 class StoredColumn(Protocol):
@@ -272,7 +279,7 @@ class CodedText:
         drawn = np.full(self._texts_or_none.len(), every)
         if not every:
             drawn[codes] = True
-        row_values = ask(self._only(name, drawn))
+        row_values = self._asked(ask, name, drawn)
         table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
         table[drawn] = row_values
         values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
@@ -284,7 +291,7 @@ class CodedText:
         """Return what every text among these rows says, and how many of them have it."""
         times = np.bincount(self._codes(rows, pool), minlength=self._texts_or_none.len())
         drawn = times > 0
-        return ask(self._only(name, drawn)), times[drawn]
+        return self._asked(ask, name, drawn), times[drawn]
 
     def _codes(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
         """Return the codes of rows; what is missing has one of its own, the last, if that may be."""
@@ -299,8 +306,16 @@ class CodedText:
         """What codes of rows stand for."""
         return self.dictionary if self.valid is None else self.dictionary.extend_constant(None, 1)
 
-    def _only(self, name: str, drawn: NDArray[np.bool_]) -> pl.DataFrame:
-        return self._texts_or_none.filter(drawn).alias(name).to_frame()  # `gather` goes through threads
+    @cached_property
+    def _in_array(self) -> NDArray[Any] | None:
+        """The same in an array, if they are few, and none is missing."""
+        few = self.valid is None and self.dictionary.len() <= FEW_TEXTS
+        return np.array(self.dictionary.to_list(), dtype=object) if few else None
+
+    def _asked(self, ask: Asked, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
+        if ask.of_arrays is not None and self._in_array is not None:
+            return ask.of_arrays({name: self._in_array[drawn]})
+        return ask.of_frame(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)

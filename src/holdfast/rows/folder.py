@@ -35,7 +35,7 @@ from holdfast.schema import Column, Schema
 MANIFEST = "manifest.json"
 FAULTS = (PolarsError, PanicException, IndexError)  # what no evaluation raises on rows that are as they were written
 _FORMAT = "holdfast column folder"
-_VERSION = 7
+VERSION = 7
 
 
 def file_name(position: int, what: str) -> str:
@@ -112,7 +112,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write and make durable; whoever reads meanwhile sees the old one or the new one."""
-        content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION} | asdict(self)
+        content: dict[str, Any] = {"format": _FORMAT, "version": VERSION} | asdict(self)
         written = folder / f"{MANIFEST}.new"
         with written.open("w", encoding="utf-8") as file:
             json.dump(content | {"hash": _hash(content)}, file, indent=1)
@@ -133,7 +133,7 @@ class Manifest:
             raise _damaged(folder) from None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise _damaged(folder)
-        if content.get("version") != _VERSION:
+        if content.get("version") != VERSION:
             raise RowSourceError(
                 f"{folder} was written by another version of holdfast; delete it and open the original file again,"
                 " which writes it anew."

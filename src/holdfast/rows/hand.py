@@ -6,6 +6,7 @@ was taken before it, or so many for every noisy mean.
 
 from collections.abc import Sequence
 from math import ceil, log, sqrt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from holdfast.queries.query import Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.source import Reserved, RowSource, Taken
+from holdfast.schema import Schema
 
 if TYPE_CHECKING:
     from holdfast.rows.deck import Cards, Deck
@@ -92,38 +94,38 @@ class CardDraws:
 
     def __init__(self, deck: "Deck", plan: Plan, ledger: Reserved) -> None:
         require_dealt_for(deck, plan.terms.mechanism)
-        self._deck, self._plan, self._ledger = deck, plan, ledger
+        self._deck, self._ledger = deck, ledger
+        self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)
 
     def join(self) -> None:
         """Refuse a deck that was used further than the ledger has come, or by another ledger."""
-        self._deck.join(self._ledger.first, lambda: self._taken)
+        self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
 
     @property
     def reach(self) -> tuple[int, int]:
         """The other way round than `cards_taken`."""
-        return self._deck.cards.stop // _cards_of_mean(self._plan) * _charge_of_mean(self._plan), NO_CAP
+        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP
 
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
         self._deck.require_sound()
-        if self._deck.reaches(self._taken + self._cards_for(costs)):  # else the ledger refuses, and nothing is used
+        if self._deck.reaches(self._cards(self._ledger.taken, *costs)):  # else the ledger refuses, and nothing is used
             self._deck.claim(self._ledger.first)
 
     def refuse(self, costs: Sequence[Taken]) -> None:
         """Say it in cards, if too few are left."""
-        self._deck.require(self._taken, self._cards_for(costs))
+        self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
 
     def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
         """A hand of its own for every question."""
-        start, count = cards_taken(self._plan, place), cards_taken(self._plan, cost)
-        return self._deck.hand(self._ledger.first, start, count), None
+        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), None
 
-    @property
-    def _taken(self) -> int:
-        return cards_taken(self._plan, self._ledger.taken)
-
-    def _cards_for(self, costs: Sequence[Taken]) -> int:
-        return sum(cards_taken(self._plan, cost) for cost in costs)
+    def _cards(self, *taken: Taken) -> int:
+        """As `cards_taken`, for all of these together."""
+        means = 0
+        for one in taken:
+            means += one.charge // self._charge_each
+        return means * self._cards_each
 
 
 class Hand:
@@ -131,8 +133,26 @@ class Hand:
 
     def __init__(self, deck: "Deck", pieces: Sequence[tuple["Cards", range]]) -> None:
         self._deck, self._pieces = deck, list(pieces)
-        self.name, self.schema, self.fingerprint = deck.name, deck.schema, deck.fingerprint
-        self.location = deck.location
+
+    @property
+    def name(self) -> str:
+        """That of the deck."""
+        return self._deck.name
+
+    @property
+    def schema(self) -> Schema:
+        """That of the deck."""
+        return self._deck.schema
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the table."""
+        return self._deck.fingerprint
+
+    @property
+    def location(self) -> Path | None:
+        """That of the deck."""
+        return self._deck.location
 
     def __len__(self) -> int:
         return len(self._deck)

@@ -25,7 +25,7 @@ from holdfast.rows.array_files import Incomplete
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
-from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
 from holdfast.rows.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping
@@ -126,7 +126,7 @@ def _write(
 
 def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list[ColumnFiles]:
     """Write columns, or go on with those that were begun."""
-    note = Note(partial, scan, moment, ["columns"])
+    note = Note(partial, scan, moment, ["columns", VERSION])
     columns, done, message = _begun(scan, partial, note), 0, scan.note
     if columns:
         done = columns[0].digest.rows
@@ -296,7 +296,10 @@ def reported(
             yield lambda rows: bar.advance(task, rows)
     except KeyboardInterrupt:
         if kept:
-            console.print("Interrupted. The same call goes on from here, if the table is still the same.", markup=False)
+            console.print(
+                "What was done so far is kept: the same call goes on from there, if the table is still the same.",
+                markup=False,
+            )
         raise
     if note:
         console.print(note, markup=False)

@@ -20,7 +20,7 @@ from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import Asked, BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
@@ -118,12 +118,13 @@ class LocalRows:
         outcomes, parts = query.statistic.outcomes, query.parts
         # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
         if parts == 1:
-            texts = self._speaking_texts(query, chosen) if self._units is None else None
-            if texts is None:
-                return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
-            self._about_to_read(chosen, query.columns)
-            values, times = texts.counted(query.evaluate, query.columns[0], chosen, _pool)
-            return tallied(values, outcomes, mass, rng, times)
+            if isinstance(query, Composed) and self._units is None:
+                texts = self._speaking_texts(query, chosen)
+                if texts is not None:
+                    self._about_to_read(chosen, query.columns)
+                    values, times = texts.counted(_asking(query), query.columns[0], chosen, _pool)
+                    return tallied(values, outcomes, mass, rng, times)
+            return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
         part, draw = _numbers(first, _height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
         return tallied_parts(values, outcomes, mass, rng, part, parts)
@@ -287,7 +288,7 @@ class LocalRows:
             self._about_to_read(rows, query.columns)
             texts = self._speaking_texts(query, rows)
             if texts is not None:
-                return texts.asked(query.evaluate, query.columns[0], rows, _pool)
+                return texts.asked(_asking(query), query.columns[0], rows, _pool)
             return query.combined(self._row_values(query.functions, rows))
         if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, query.columns))
@@ -312,13 +313,12 @@ class LocalRows:
                 found.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
-            numbers = self._numbers_of(function, rows)
             if texts is not None:
-                found.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool, every=scan))
-            elif numbers is not None:
-                found.append(numbers)
-            else:
-                found.append(None)
+                ask = Asked(partial(_array_of, function), direct)
+                found.append(texts.asked(ask, columns[0], rows, _pool, every=scan))
+                continue
+            found.append(self._numbers_of(function, rows))
+            if found[-1] is None:
                 left.append(place)
         if left:
             frame = self._read(rows, tuple(dict.fromkeys(name for place in left for name in functions[place].columns)))
@@ -334,11 +334,9 @@ class LocalRows:
         stored = self._stored[function.columns[0]]
         return None if function.direct is None or not isinstance(stored, Numbers) else stored.floats(rows, _pool)
 
-    def _speaking_texts(self, query: Query, rows: Indices | slice) -> CodedText | None:
+    def _speaking_texts(self, query: Composed, rows: Indices | slice) -> CodedText | None:
         """Return the one column that a query reads, if each of its texts can be asked once instead of each row."""
-        if not isinstance(query, Composed) or query.weighs:
-            return None
-        texts = self._few_texts(query.columns, rows)
+        texts = None if query.weighs else self._few_texts(query.columns, rows)
         return texts if texts is not None and all(one.identity is not None for one in query.functions) else None
 
     def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
@@ -488,6 +486,16 @@ def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDA
 
 def _is_number(function: Function) -> bool:
     return function.type is Type.BOOL or function.type.is_number
+
+
+def _asking(query: Composed) -> Asked:
+    """Return how a query asks: on arrays, if all its functions say truths or numbers of them."""
+    directly = all(function.direct is not None and _is_number(function) for function in query.functions)
+    return Asked(query.evaluate, partial(_evaluate_on, query) if directly else None)
+
+
+def _evaluate_on(query: Composed, arrays: Mapping[str, NDArray[Any]]) -> Values:
+    return query.combined([function.direct(arrays) for function in query.functions if function.direct is not None])
 
 
 def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:

@@ -52,11 +52,11 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     return np.where(np.isnan(values), 0, 1 + ones)
 
 
-def coins(bias: NDArray[np.float64], rng: Generator) -> NDArray[np.bool_]:
+def coins(bias: Values, rng: Generator) -> NDArray[np.bool_]:
     """Toss once for each bias; false for NaN."""
     bits = rng.integers(0, 1 << 64, -(-bias.size // 4), dtype=np.uint64).view(np.uint16)[: bias.size]
-    above = bias * STEPS  # by how many steps the bias is above the bits
-    above -= bits
+    above: NDArray[np.float64] = np.multiply(bias, STEPS, dtype=np.float64)
+    above -= bits  # by how many steps a bias is above what came up: 0 or less is tails, 1 or more is heads
     heads, some = above >= 1.0, above > 0.0
     undecided = np.flatnonzero(heads ^ some)
     heads[undecided] = rng.random(undecided.size) < above[undecided]
@@ -89,7 +89,7 @@ def tallied(
     """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows say each value."""
     if times is not None:
         if values.dtype.kind == "f":
-            values = np.repeat(values, times, axis=0)
+            values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
         else:  # counted, not tossed; sums of whole numbers below 2^53 are exact
             counts = np.bincount(values, weights=times, minlength=outcomes).astype(np.int64)
             return randomized(counts, mass, rng)

@@ -180,9 +180,7 @@ class AskService:
     ) -> Response:
         """Return what `act` answers, in the lane for what may take long."""
         work = Work(self._tick)
-        return await _for_caller(
-            work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
-        )
+        return await _for_caller(work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone))
 
     async def _done(
         self,
@@ -220,7 +218,7 @@ class AskService:
         loop, result = asyncio.get_running_loop(), lane.submit(token.name, run)
         timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(watch())))
         try:
-            return await result  # type: ignore[no-any-return]
+            return await result
         finally:
             timer.cancel()
             for task in watching:

@@ -43,7 +43,6 @@ class BatchService:
         """Answer a SELECT. One that the budget or the quota cannot pay for is refused as a whole."""
         check_key(key)
         selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
-        self._limits.take(token.id, max(0, len(asks) - 1))
         results = (await self._answered(name, token, asks, key, gone))["results"]
         frame = selected.frame([read_answer(one["answer"]) for one in results])
         table = {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.rows()]}
@@ -99,12 +98,22 @@ class BatchService:
 
     def prices(self, served: ServedDataset, token: Token, asks: Sequence[AskIn]) -> Response:
         """Return what questions cost together."""
+        self._limits.take(token.id, len(asks) - 1)
         questions = [ask.call(served.session.prepare) for ask in asks]
         return self._priced(served, token, served.session.prices_of(questions))
 
     def sql_prices(self, served: ServedDataset, token: Token, text: str) -> Response:
         """Return what a SELECT costs."""
-        return self._priced(served, token, served.session.price_sql(text))
+        return self._priced(served, token, self.price_sql(served, token, text))
+
+    def price_sql(self, served: ServedDataset, token: Token, text: str) -> Prices:
+        """Return what a SELECT costs: to work that out takes as long as to ask something, for each question in it."""
+        self._count(token, served.session.select(text))
+        return served.session.price_sql(text)
+
+    def _count(self, token: Token, selected: Selected) -> None:
+        """Count each question of a SELECT as a request; the SELECT was counted as one."""
+        self._limits.take(token.id, max(0, len(selected.questions) - 1))
 
     def _priced(self, served: ServedDataset, token: Token, prices: Prices) -> Response:
         facts = {"text": str(prices), "left": self._service.left(served, token)}
@@ -124,13 +133,15 @@ class BatchService:
         """Return the questions of a SELECT that can be paid for."""
         served = self._datasets.get(name, token)
         with served.naming():
-            selected, prices = served.session.select(text), served.session.price_sql(text)
-        if len(selected.questions) > MAX_BATCH:
-            raise InvalidArgument(
-                f"A SELECT over HTTP must be at most {MAX_BATCH} questions, with all groups; this one is"
-                f" {len(selected.questions)}.",
-                name="sql",
-            )
+            selected = served.session.select(text)
+            if len(selected.questions) > MAX_BATCH:
+                raise InvalidArgument(
+                    f"A SELECT over HTTP must be at most {MAX_BATCH} questions, with all groups; this one is"
+                    f" {len(selected.questions)}.",
+                    name="sql",
+                )
+            self._count(token, selected)
+            prices = served.session.price_sql(text)
         left = self._service.left(served, token)
         for name_, refusal, amount in (("budget", BudgetExhausted, None), ("quota", QuotaExhausted, left["quota"])):
             short = not prices.affordable if amount is None else prices.answers > amount

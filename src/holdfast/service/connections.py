@@ -176,11 +176,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header."""
+        """Count a header; what follows a body is none, though the parser calls it so."""
         if len(self.headers) >= self._all.headers:
             self._stop(ProtocolError(431, max_headers=self._all.headers))
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Let the request begin."""

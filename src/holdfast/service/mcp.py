@@ -360,7 +360,7 @@ class TokenSession:
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost."""
-        return self._served.session.price_sql(text)
+        return self._state.batches.price_sql(self._served, self._token, text)
 
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
         """Return the question, checked but not asked."""

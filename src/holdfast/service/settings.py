@@ -95,7 +95,7 @@ class Settings:
     asks_at_once: int = 4  # of one person, in work at the same time, of eight; more wait
     asks_waiting: int = 100  # of one person; more are refused
     max_work: int = 1_000_000_000  # steps that one question may take: rows, times what a row takes
-    tick: float = 0.01  # seconds: new answers leave a multiple of this after the question arrived
+    tick: float = 0.01  # seconds: new answers are written a multiple of this after the question arrived
 
     def __post_init__(self) -> None:
         check.whole(1, workers=self.workers, burst=self.burst, max_body_bytes=self.max_body_bytes)

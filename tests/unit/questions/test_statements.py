@@ -26,6 +26,7 @@ COUNTS: dict[str, Callable[..., int]] = {
     "ordered": lambda release, cells: 2 * cells,
     "group": lambda release, part=0: 2,
     "groups": lambda release, count: 2 * count,
+    "groups_of_all": lambda releases: sum(2 * count for _, count in releases),
     "difference": lambda release: 4,
     "sliced": lambda releases, edges: 1,
 }

@@ -1,4 +1,4 @@
-"""New answers are written on a coarse clock, and whatever shows an answer shows it after that; stored ones leave at once.
+"""New answers are written on a coarse clock, and whatever shows one shows it after that; stored ones leave at once.
 
 Every assertion is a lower bound: a busy machine makes things later, never earlier.
 """
@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 import holdfast as hf
 from holdfast import cancel
 from holdfast.service import ask as asking
+from holdfast.service import mcp
 from serving import Running, settings, table
 
 API = "/api/v1/datasets/flights"
@@ -136,13 +137,10 @@ def test_a_draw_that_fails_is_reported_on_the_clock(server: Running, monkeypatch
 
 
 def test_an_agent_on_the_machine_has_the_same_clock(tmp_path: Path) -> None:
-    from holdfast.service.mcp import TICK as ticks
-    from holdfast.service.mcp import Tools
-
     with hf.Session(table(tmp_path), queries=100) as session:
-        tools = Tools({"flights": session})
+        tools = mcp.Tools({"flights": session})
         for tool, arguments in (("ask", {"query": QUERY}), ("sql", {"sql": "SELECT AVG(weekend) FROM flights"})):
             clock = time.time()
             anyio.run(tools.call, tool, arguments)
             entry = list(session.ledger.entries())[-1]
-            assert datetime.fromisoformat(entry.time).timestamp() - clock + 0.001 >= ticks
+            assert datetime.fromisoformat(entry.time).timestamp() - clock + 0.001 >= mcp.TICK

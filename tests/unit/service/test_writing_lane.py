@@ -267,7 +267,7 @@ def test_results_for_a_loop_that_has_ended_are_dropped() -> None:
 
 
 def test_who_has_waited_leaves_the_rest_to_who_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise every wait would add a thread for as long as there is something to do, each in the way of the others."""
+    """Otherwise every wait would add a thread for as long as there is something to do, in the way of the others."""
     monkeypatch.setattr(lanes, "STALL", 60.0)
 
     async def test(lane: WritingLane, writer: Writer) -> None:

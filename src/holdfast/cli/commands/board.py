@@ -36,7 +36,8 @@ def make(
     labels: Annotated[
         str,
         typer.Argument(
-            metavar="LABELS", help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's."
+            metavar="LABELS",
+            help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's.",
         ),
     ],
     id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
@@ -74,7 +75,7 @@ def make(
     holdfast board make samples_mmlu.jsonl --metric score --within 0 1 --about population
     """
     from holdfast.board import Board
-    from holdfast.sealing import board_path
+    from holdfast.board.sealing import board_path
 
     options = {
         "unit": unit,

@@ -1,7 +1,7 @@
 """`holdfast plan`."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,8 +61,9 @@ def command(
     from holdfast.guarantees import plan as plans
     from holdfast.planning import plan
 
+    counted: Any = int(data) if data is not None and data.isdecimal() else data  # a number is refused: say --rows
     made = plan(
-        int(data) if data is not None and data.isdecimal() else data,  # which is refused, with a hint at --rows
+        counted,
         unit=unit,
         rows=rows,
         queries=planned(queries, flips),

@@ -238,14 +238,13 @@ def _peeled_upper(b: float, least: float, *, n: int, draws: int, x: float, lengt
     ones = b + (least - b) * _FRACTIONS
     zeros = np.maximum(1 - ones, TINY)
     log_ones, log_zeros = np.log(ones), np.log(zeros)
-    # z = draws (kl(b || ones) less what it may be rounded by, KL_ROUNDING (2 - log zeros))
-    z = draws * (_entropy(b) - 2 * KL_ROUNDING) - draws * b * log_ones - draws * (1 - b - KL_ROUNDING) * log_zeros
+    z = np.zeros(PIECES + 1)
+    # draws (kl(b || ones) less what it may be rounded by, KL_ROUNDING (2 - log zeros))
+    rest = draws * (_entropy(b) - 2 * KL_ROUNDING) - (draws * (1 - b - KL_ROUNDING)) * log_zeros
+    np.subtract(rest, (draws * b) * log_ones, out=z[1:])
     z[-1] = x
-    z = np.minimum.accumulate(np.maximum(z[::-1], 0.0))[::-1]  # in order, should it be rounded out of it
-    tail = np.exp(-z)
-    weight = -tail
-    weight[0] += 1
-    weight[1:] += tail[:-1]
+    tail = np.exp(-np.minimum.accumulate(np.maximum(z, 0.0)[::-1])[::-1])  # in order, should z be rounded out of it
+    weight = tail[:-1] - tail[1:]
     base, weighted = -n * (ones * log_ones + zeros * log_zeros), weight * ones
 
     def beyond(d: float) -> tuple[float, float]:

@@ -25,6 +25,7 @@ MOST_MASS = 0.2  # the theorem's a' is then at most 1/2
 MOST_KAP = 4.0
 APART = 1.5  # how much larger C is for rows that are not identical
 MOST_ALIKE = 0.125  # the largest J at which such rows have nearly the interval of identical ones
+NEAREST = {True: 1.0, False: (1 + sqrt(3)) / 2}  # identical or not: so many J from an end, nothing else is known
 HALF = 0.5  # of its own mass an outcome keeps under the extrapolated law; smaller for draws with little mass
 
 
@@ -137,23 +138,19 @@ def _upper(x: float, J: float, r: float, identical: bool) -> float:
 
     c is 0, or 1/2 for rows that are not identical; r >= 1 is for groups.
     """
-    if not x < 1 - J * _nearest(identical):  # also J = inf
+    if not x < 1 - J * NEAREST[identical]:  # also J = inf
         return 1.0
     return min(1.0, _root(max(0.0, x), J, r, identical) * SAFE)
 
 
 def _lower(x: float, J: float, r: float, identical: bool) -> float:
     """Return the smaller root, (x^2 - Jx - cJ^2)/((1-J+Jr) times the larger), rounded down; 0 if x is too near."""
-    if not x > J * _nearest(identical):
+    near = J * NEAREST[identical]
+    if not x > near:
         return 0.0
-    x, near = min(1.0, x), J * _nearest(identical)
+    x = min(1.0, x)
     product = (x - near) * (x + near - J)  # both roots of x^2 - Jx - cJ^2
     return product / ((1 - J + J * r) * _root(x, J, r, identical)) / SAFE
-
-
-def _nearest(identical: bool) -> float:
-    """Return how near to an end, in units of J, a posterior mean may be before that end is all that is known."""
-    return 1.0 if identical else (1 + sqrt(3)) / 2
 
 
 def _root(x: float, J: float, r: float, identical: bool) -> float:

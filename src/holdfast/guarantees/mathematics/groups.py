@@ -34,7 +34,7 @@ AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5)  # how far the exponent is above where i
 
 
 @theorem("here (several groups in one pass)", proof=PROOF)
-def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, level: float) -> tuple[Any, Any]:
+def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: Any, mass: float, level: float) -> tuple[Any, Any]:
     """Return the intervals for the posterior means of groups and for their posterior shares: arrays with two columns.
 
     Statement
@@ -52,7 +52,8 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, 
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
     included = zeros + ones
     pi = clopper_pearsons(included, ell, level)
-    shares = np.clip((np.stack(pi, axis=1) - 2 * mass) / (1 - outcomes * mass), 0.0, 1.0)
+    both, left = np.stack(pi, axis=1), 1 - np.reshape(outcomes, (-1, 1)) * mass  # of all groups, or of each one's pass
+    shares = np.clip((both - 2 * mass) / left, 0.0, 1.0)
     known = pi[0] > 2 * mass
     least_pi = np.where(known, pi[0], 1.0)
     theta = clopper_pearsons(ones, included, level_among(level, least_pi, included, ell))

@@ -74,7 +74,7 @@ class Translator:
 
     def column(self, parsed: "Parsed", _: int) -> Node:
         """Read a column."""
-        column = self.schema[parsed.name]
+        column = self.schema.by_name.get(parsed.name) or self.schema[parsed.name]
         self.columns[column.name] = column
         return Node("column", value=column.name, type=column.type, nullable=column.nullable)
 

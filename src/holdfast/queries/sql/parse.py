@@ -32,7 +32,7 @@ _PIECE = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])([0-9]+)(\.[0-9]+)?([eE][+-]?[
 _FIRST = 8_140_173_920  # placeholders count up from here; the parser puts no such number into a tree by itself
 
 
-def from_text(text: str, schema: Schema) -> Expression:
+def from_text(text: object, schema: Schema) -> Expression:
     """Return the checked expression of a text, or refuse it; a text seen before costs a lookup."""
     if not isinstance(text, str):
         hint = " Write the condition itself, as text: 'dep_delay > 15'." if hasattr(text, "__array__") else ""

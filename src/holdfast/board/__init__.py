@@ -16,6 +16,7 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.answer import Estimate
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
+from holdfast.board.sealing import keep, sealed_rows, split_off
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.evaluations import is_evaluation, read_cases
 from holdfast.guarantees.ladder import LABELS, Ladder
@@ -29,7 +30,6 @@ from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.local import LocalRows
-from holdfast.sealing import keep, sealed_rows, split_off
 from holdfast.session import Session
 
 PART = 0.1  # of the failure probability, for scores, if some rows answer: it costs them 2.3 nats
@@ -46,8 +46,8 @@ class Board:
     ----------
     labels
         A file (CSV, JSON lines, Parquet), a frame or a mapping of columns; or a board that was made of a file, which is
-        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`. Where
-        submissions bring scores, ids are enough, also those of an evaluation's file.
+        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`.
+        Where submissions bring scores, ids are enough, also those of an evaluation's file.
     id, target
         The columns of ids and of labels. Where submissions bring scores, there is no target.
     unit
