@@ -99,8 +99,9 @@ def test_a_session_gives_the_intervals_of_the_attack() -> None:
 def drawers_missed(rng: Generator) -> tuple[bool, bool]:
     """Ask about 1,000 fair coins by coins, then check their vote; whether that check misses, and whether a mutant does.
 
-    In the mutant, checks read the rows that have answered. Among those 5,000 rows the vote leans by .056, Phi(.14) - 1/2,
-    give or take .007, of which the check's interval covers .034. The analyst guesses what the rows that answered say.
+    In the mutant, checks read the rows that have answered. Among those 5,000 rows the vote leans by .056 (which is
+    Phi(.14) - 1/2), give or take .007, of which the interval covers .034. The analyst guesses what the rows that
+    answered say.
     """
     rows, asked = 10_000, 1_000
     with Session(Sampled(fair_coins(rng, rows, asked)), queries=asked, checks=0.5, seed=1) as session:
