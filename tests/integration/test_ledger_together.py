@@ -23,7 +23,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
-from holdfast.ledger import Cost, Drawn, Place, open_ledger
+from holdfast.ledger import Cost, Drawn, Place, ProcessWitness, open_ledger
 from holdfast.ledger.database import DatabaseTransaction
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite
 from holdfast.ledger.opening import forget_all
@@ -72,14 +72,14 @@ def wait_together(ledger, ask):
         except HoldfastError as error:
             got[number] = error
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(THREADS)]
     with store._writes.lock:
         for thread in threads:
             thread.start()
         while len(store._committer) < THREADS:
             pass
     for thread in threads:
-        thread.join()
+        thread.join(30)
     return got
 
 
@@ -104,6 +104,22 @@ def test_one_transaction_for_all_that_wait(tmp_path, transactions):
     assert all(entry.answer == {"n": number} and fresh for number, (entry, fresh) in enumerate(got))
     assert ledger.verify().seq == THREADS
     assert ledger.spent.charge == 10 * THREADS
+
+
+def test_witnesses_know_all_that_was_written_together_before_anybody_is_answered(tmp_path):
+    told = []
+
+    class Listening(ProcessWitness):
+        def remember(self, seen):
+            told.append(seen.tip.seq)
+
+    ledger = begin(tmp_path / "x.ledger")
+    ledger.watch(Listening("another content"))
+    places = reserved(ledger)
+    told.clear()
+    got = wait_together(ledger, lambda number: (commit(ledger, number, place=places[number]), max(told, default=0)))
+    assert [known for _, known in got] == [THREADS] * THREADS
+    assert set(told) == {THREADS}
 
 
 def test_a_refusal_is_its_own_callers_alone(tmp_path, transactions):
@@ -132,6 +148,40 @@ def test_a_file_that_went_away_is_told_to_everyone(tmp_path):
     path.rename(tmp_path / "elsewhere.ledger")
     got = wait_together(ledger, lambda number: commit(ledger, number))
     assert all(isinstance(one, LedgerUnavailable) for one in got)
+
+
+@pytest.mark.parametrize("lost", ["execute_begin", "connect"])
+def test_a_database_that_goes_away_in_the_middle_of_a_batch_is_told_to_everyone(tmp_path, monkeypatch, lost):
+    ledger = begin(tmp_path / "x.ledger")
+    places, store, append = reserved(ledger), ledger._store.store, DatabaseTransaction.append
+
+    def away(*_, **__):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def append_the_first(self, row):
+        standing = append(self, row)
+        monkeypatch.setattr(store, lost, away)
+        monkeypatch.setattr(DatabaseTransaction, "append", away)
+        return standing
+
+    monkeypatch.setattr(DatabaseTransaction, "append", append_the_first)
+    got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
+    assert all(isinstance(one, LedgerUnavailable) for one in got)
+    monkeypatch.undo()
+    assert commit(ledger, 0, place=places[0])[0].seq == 1
+    assert ledger.verify().seq == 1
+
+
+def test_what_is_written_is_shown_whatever_becomes_of_the_turn(tmp_path, monkeypatch):
+    ledger = begin(tmp_path / "x.ledger")
+    places = reserved(ledger)
+
+    def stale(_):
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr("holdfast.ledger.lock_file.LockFile.release", stale)
+    got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
+    assert sorted(entry.seq for entry, _ in got) == list(range(1, THREADS + 1))
 
 
 def test_a_forked_child_does_not_write_what_its_parents_threads_wait_for(tmp_path):

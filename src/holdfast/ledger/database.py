@@ -253,11 +253,12 @@ class Database(ABC, OfOneProcess):
         """Wait for the turn, then write what is pending by then, in one transaction."""
         if not self._committer:  # an earlier batch took it
             return
+        batch = list[PendingWrite]()
         try:
             with self.turn(), self._writing():
                 batch = self._write_together(self._committer.take)
         except BaseException as error:  # noqa: BLE001 - raised in each of the threads that wait
-            batch = _failed(self._committer.take(), error)
+            batch = batch or _failed(self._committer.take(), error)  # what is written is, whatever ends the turn
         for pending in batch:  # only now: who goes on finds the turn free
             pending.finish()
 
@@ -279,7 +280,10 @@ class Database(ABC, OfOneProcess):
             if not deciding or len(batch) == 1:
                 return _failed(batch, error)
             for pending in batch:  # one of them is the reason: nobody else's work shall fail with it
-                self._write_together(partial(list, [pending]))
+                try:
+                    self._write_together(partial(list, [pending]))
+                except BaseException as again:  # noqa: BLE001 - not even begun; raised in the thread that waits
+                    _failed([pending], again)
         return batch
 
     def commit(self, connection: Any) -> None:

@@ -124,7 +124,8 @@ class Note:
         self._path = folder / _NOTE
         self.known = bool(moment)
         labels = [[name, storage.label] for name, storage in scan.columns.items()]
-        about = [moment, scan.origin().how, labels, *how, np.__version__, pl.__version__, _boot()]
+        origin = scan.origin()
+        about = [origin.name, moment, origin.how, labels, *how, np.__version__, pl.__version__, _boot()]
         self._about = json.loads(json.dumps(about))
 
     def read(self) -> Any:

@@ -220,7 +220,8 @@ class WritingLane:
                 step = self._next(now) if alone else None
                 if step is None:
                     self._idle += 1
-                    due = min((one.due for one in self._to_write()), default=inf) if alone else inf
+                    due = min((one.due for one in self._to_write()), default=inf)
+                    due = due if alone else max(due, now + STALL)  # is whoever works still able to see to it then?
                 else:
                     self._since[me] = now
             if step is None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,36 @@ def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
     same(open_rows(source, folder=folder))
     assert left == (100 - 7 if known else 100 - 10)  # of ten batches, three were there
     assert not (tmp_path / ".rows.holdfast.partial").exists()
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Reads a table in, and is interrupted halfway."""
+    monkeypatch.setattr(scan, "BATCH", 100)
+
+    def run(act: Any) -> None:
+        batches = scan.LazyScan.batches
+
+        def some(self: scan.LazyScan, after: int = 0) -> Any:
+            for number, batch in enumerate(batches(self, after)):
+                if number == 5:
+                    raise KeyboardInterrupt
+                yield batch
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(scan.LazyScan, "batches", some)
+            with pytest.raises(KeyboardInterrupt):
+                act()
+
+    return run
+
+
+def test_files_in_another_order_are_not_gone_on_with(parts: Path, tmp_path: Path, interrupted: Any) -> None:
+    one, two, three, four = sorted(parts.iterdir())
+    folder = tmp_path / "rows.holdfast"
+    interrupted(lambda: open_rows([one, two, three, four], folder=folder))
+    rows = open_rows([one, four, three, two], folder=folder)  # else rows of one are there twice, of another never
+    assert sorted(rows_of(rows)["id"].to_list()) == list(range(1_000))
 
 
 def test_partitions_are_columns(tmp_path: Path) -> None:
@@ -257,6 +288,27 @@ def test_a_delta_table_at_one_version(tmp_path: Path) -> None:
     made = deal(table, tmp_path / "events.deck", cards=50, version=0)
     assert isinstance(made, Deck)
     assert len(made) == 400
+
+
+def test_a_delta_table_is_not_gone_on_with_by_another_of_the_same_version(tmp_path: Path, interrupted: Any) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    other = FRAME.with_columns(pl.col("id") + 10_000)
+    deltalake.write_deltalake(str(tmp_path / "a"), FRAME.to_arrow())
+    deltalake.write_deltalake(str(tmp_path / "b"), other.to_arrow())
+    interrupted(lambda: open_rows(tmp_path / "a", folder=tmp_path / "rows.holdfast"))
+    same(open_rows(tmp_path / "b", folder=tmp_path / "rows.holdfast"), other)
+
+
+def test_a_delta_table_that_was_made_anew_is_read_again(tmp_path: Path, interrupted: Any) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(str(tmp_path / "a"), FRAME.to_arrow())
+    same(open_rows(tmp_path / "a"))
+    interrupted(lambda: open_rows(tmp_path / "a", folder=tmp_path / "rows.holdfast"))
+    shutil.rmtree(tmp_path / "a")
+    other = FRAME.with_columns(pl.col("id") + 10_000)
+    deltalake.write_deltalake(str(tmp_path / "a"), other.to_arrow())
+    same(open_rows(tmp_path / "a", folder=tmp_path / "rows.holdfast"), other)
+    same(open_rows(tmp_path / "a"), other)
 
 
 def test_a_delta_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:

@@ -289,3 +289,24 @@ def test_who_has_waited_leaves_the_rest_to_who_went_on(monkeypatch: pytest.Monke
         assert [await busy, await rest] == ["worked", "the rest"]
 
     run(test)
+
+
+def test_what_is_left_to_a_thread_that_hangs_then_is_written_by_another() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        begun, go = threading.Event(), threading.Event()
+
+        def waits(again: object) -> object:
+            about_to_wait()
+            assert begun.wait(30)
+            return Draft("hers")
+
+        hers = lane.submit("eve", waits)
+        await until(lambda: lane._running["eve"] == 1 and not lane._watched)
+        lane._watched = True  # as if the event loop were to look once more before she returns, and not after that
+        hangs = lane.submit("bob", lambda again: begun.set() or go.wait(30))
+        assert await asyncio.wait_for(hers, 5) == "hers, written"
+        assert not hangs.done()
+        go.set()
+        await hangs
+
+    run(test)

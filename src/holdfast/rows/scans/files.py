@@ -113,12 +113,19 @@ class FileScan(LazyScan):
         return Origin(Path(self.where).name, state_of(self._named(), "st_size", "st_mtime_ns"), self._dialect.how)
 
     def moment(self) -> str:
-        """Look also which files they are, and when anything about them changed: that stays behind when they move."""
-        return state_of(self._named(), "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev", "st_ino")
+        """Look also which files they are, in which order, and when anything about them changed.
+
+        That stays behind when they move.
+        """
+        numbered = {f"{number} {self._label(path)}": path for number, path in enumerate(self.files)}
+        return state_of(numbered, "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev", "st_ino")
 
     def _named(self) -> dict[str, Path]:
+        return {self._label(path): path for path in self.files}
+
+    def _label(self, path: Path) -> str:
         base = self._root or self.files[0].parent
-        return {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
+        return str(path.relative_to(base) if path.is_relative_to(base) else path)
 
     def open(self) -> None:
         """Read the schema, and say which types were guessed."""

@@ -1,6 +1,7 @@
 """Delta and Iceberg tables, at one version: whatever is written meanwhile is not seen."""
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,12 @@ class DeltaScan(LakeScan):
             raise RowSourceError(f"Cannot read {uri}{which} as a Delta table.") from None
 
     def origin(self) -> Origin:
-        """Say the version."""
-        return Origin(self.where, f"Delta version {self._table.version()}")
+        """Say the version, and of which table: one that is made anew begins to count anew."""
+        return Origin(self.where, f"Delta version {self._table.version()} of {self._table.metadata().id}")
+
+    def moment(self) -> str:
+        """Look also which files it consists of, in which order."""
+        return sha256("\n".join([self.origin().state, *self._table.file_uris()]).encode()).hexdigest()
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the version that was opened."""
