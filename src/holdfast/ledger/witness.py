@@ -215,11 +215,11 @@ class FileWitness:
             return
 
     def _parsed(self, there: bytes) -> tuple[str | None, Seen | None]:
-        slot, said = self._read  # in one step: threads may replace it
+        slot, written = self._read  # in one step: threads may replace it
         if slot != there:
-            said = _parse(there)
-            self._read = there, said
-        return said
+            written = _parse(there)
+            self._read = there, written
+        return written
 
     def _open(self) -> tuple[int, int]:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
