@@ -846,6 +846,36 @@ def test_a_signal_handler_that_asks_and_closes_in_mid_write(tmp_path, place, the
             assert ledger.verify().seq == 3
 
 
+FORKED_IN_MID_WRITE = """
+import os, signal, sys
+from holdfast.errors import LedgerUnavailable
+from ledger_writer import begun, commit
+
+ledger = begun(sys.argv[1])
+for _ in range(3):
+    commit(ledger)  # known to be the only writer
+
+def handler(*_):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+signal.signal(signal.SIGTERM, handler)
+signal.alarm(10)
+try:
+    ledger._store.write(lambda _: signal.raise_signal(signal.SIGTERM))
+except LedgerUnavailable:  # its connection was closed before the fork
+    commit(ledger)
+    assert ledger.verify().seq == 4
+    sys.exit(7)
+"""
+
+
+def test_a_signal_handler_that_forks_in_mid_write_ends_the_write_alone(tmp_path):
+    assert run_script(FORKED_IN_MID_WRITE, tmp_path / "x.ledger") == 7
+
+
 def test_an_interrupt_while_connecting_leaves_no_file_open(tmp_path, monkeypatch):
     path = tmp_path / "x.ledger"
     begin(path).close()

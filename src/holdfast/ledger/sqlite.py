@@ -128,7 +128,8 @@ class SqliteStore(Database):
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # first of all a C call: no signal is handled before it
-                    fcntl.flock(file, fcntl.LOCK_UN)
+                    if not file.closed:  # by a handler that forked
+                        fcntl.flock(file, fcntl.LOCK_UN)
             finally:
                 self._writer = None
         return True
