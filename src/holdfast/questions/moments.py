@@ -18,8 +18,9 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.queries.moments import Measured, Quadratic, about
 from holdfast.questions import KINDS
+from holdfast.questions.kind import Kind
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
-from holdfast.questions.question import Context, Drawing, Kind, Question, Result
+from holdfast.questions.question import Context, Drawing, Question, Result
 from holdfast.questions.stages import FIRST, DrawnStages, Found, Imagined, PlannedStages, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
