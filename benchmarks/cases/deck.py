@@ -11,13 +11,13 @@ set. Contenders take turns in one process, ten answers in a row each, as a sessi
 reader of random rows finds the caches emptied. The table is ten links to one file, which is scanned and dealt ten
 times: writing ten of them would take longer than what is measured. Random rows are read from a column of the deck
 itself, which is as long as the table's. Scans and deals are the better of two: memory that a virtual machine has not
-used for a while is made by its host first, ten times slower than it is filled, and a second attempt finds it made.
-Cold: the system is asked to forget the file before every repetition, which then maps it anew; disks that cache by
-themselves flatter random rows. The first answer from a cold deck waits for the disk like any read; what is compared
-with the goal is the mean of twenty answers in a row, as a session asks them, and the first one is shown beside it.
-Memory is the largest resident set of a process that does nothing but deal, in which files that are mapped count as
-well. A sample by DuckDB or Polars reads the files, and Lance's `take` its own format; none is what the guarantee needs
-(draws with replacement, fresh for every question). They are here for comparison.
+used for a while is made by its host first, ten times slower than it is filled. Cold: the system is asked to forget the
+file before every repetition, which then maps it anew; disks that cache by themselves flatter random rows. The first
+answer from a cold deck waits for the disk like any read; what is compared with the goal is the mean of twenty answers
+in a row, as a session asks them, and the first one is shown beside it. Memory is the largest resident set of a process
+that does nothing but deal, in which files that are mapped count as well. A sample by DuckDB or Polars reads the files,
+and Lance's `take` its own format; none is what the guarantee needs (draws with replacement, fresh for every question).
+They are here for comparison.
 """
 
 import json

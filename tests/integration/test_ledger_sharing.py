@@ -245,7 +245,8 @@ def test_what_a_child_commits_survives_that_the_parent_closes(place):
 def test_a_child_forked_while_the_file_was_open_is_refused(tmp_path, monkeypatch):
     with begun(tmp_path / "x.ledger") as ledger:
         commit(ledger, "parent")
-        monkeypatch.setattr(type(ledger._store.store), "close_for_fork", lambda self: None)  # as if interrupted
+        store = type(ledger._store.store)
+        monkeypatch.setattr(store, "close_for_fork", lambda self: None)  # as interrupts could skip it
 
         def child() -> None:
             for use in (lambda: commit(ledger, "child"), lambda: ledger.find("parent")):

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
-from holdfast.ledger import Cost, Drawn, Place, open_ledger
+from holdfast.ledger import Cost, Drawn, Place, ProcessWitness, open_ledger
 from holdfast.ledger.database import DatabaseTransaction
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite
 from holdfast.ledger.opening import forget_all
@@ -104,6 +104,22 @@ def test_one_transaction_for_all_that_wait(tmp_path, transactions):
     assert all(entry.answer == {"n": number} and fresh for number, (entry, fresh) in enumerate(got))
     assert ledger.verify().seq == THREADS
     assert ledger.spent.charge == 10 * THREADS
+
+
+def test_witnesses_know_all_that_was_written_together_before_anybody_is_answered(tmp_path):
+    told = []
+
+    class Listening(ProcessWitness):
+        def remember(self, seen):
+            told.append(seen.tip.seq)
+
+    ledger = begin(tmp_path / "x.ledger")
+    ledger.watch(Listening("another content"))
+    places = reserved(ledger)
+    told.clear()
+    got = wait_together(ledger, lambda number: (commit(ledger, number, place=places[number]), max(told, default=0)))
+    assert [known for _, known in got] == [THREADS] * THREADS
+    assert set(told) == {THREADS}
 
 
 def test_a_refusal_is_its_own_callers_alone(tmp_path, transactions):

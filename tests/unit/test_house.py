@@ -5,9 +5,10 @@ import doctest
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,9 +119,14 @@ def test_every_room_is_on_the_list():
     assert {room(module) for module in MODULES} == set(ROOMS)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_from_rooms_above(module):
-    assert violations(module, file_of(module).read_text()) == []
+def in_modules(found: Callable[[str, str], Any]) -> dict[str, Any]:
+    """Return what a search finds in the source of every module, by the modules where it finds something."""
+    everything = {module: found(module, file_of(module).read_text()) for module in MODULES}
+    return {module: some for module, some in everything.items() if some}
+
+
+def test_a_module_imports_only_from_rooms_above():
+    assert in_modules(violations) == {}
 
 
 def module_graph() -> dict[str, set[str]]:
@@ -180,9 +186,8 @@ def compared_names(source: str, names: set[str]) -> list[int]:
 NAMES = {*GUARANTEES.names(), *MECHANISMS.names(), *KINDS.names(), "share", "group"}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_nobody_compares_with_the_name_of_a_guarantee_mechanism_or_kind(module):
-    assert compared_names(file_of(module).read_text(), NAMES) == []
+def test_nobody_compares_with_the_name_of_a_guarantee_mechanism_or_kind():
+    assert in_modules(lambda _, source: compared_names(source, NAMES)) == {}
 
 
 @pytest.mark.parametrize(
@@ -211,14 +216,17 @@ def names_given(source):
             yield node.id
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_things_have_plain_names(module):
-    assert {name for name in names_given(file_of(module).read_text()) if name.lower().strip("_") in LITERARY} == set()
+def literary(source: str) -> list[str]:
+    return [name for name in names_given(source) if name.lower().strip("_") in LITERARY]
+
+
+def test_things_have_plain_names():
+    assert in_modules(lambda _, source: literary(source)) == {}
 
 
 def test_a_literary_name_is_found():
     source = "class Desk:\n    def ask(self, wanted):\n        _said = wanted"
-    assert [name for name in names_given(source) if name.lower().strip("_") in LITERARY] == ["Desk", "wanted", "_said"]
+    assert literary(source) == ["Desk", "wanted", "_said"]
 
 
 @pytest.mark.parametrize(
@@ -270,10 +278,8 @@ def importable() -> list[str]:
     return ["holdfast", *(module.name for module in found if not module.name.endswith("__main__"))]
 
 
-@pytest.mark.parametrize("module", importable())
-def test_doctests_run(module):
-    result = doctest.testmod(import_module(module))
-    assert result.failed == 0
+def test_doctests_run():
+    assert [module for module in importable() if doctest.testmod(import_module(module)).failed] == []
 
 
 for _module in importable():  # theorems register when their module is imported

@@ -43,6 +43,7 @@ class ConnectionSlot:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.connection: Connection | None = None
+        self.connecting = False  # by whoever holds the lock
 
     def close(self) -> None:
         """Close the connection; call it holding the lock."""
@@ -385,8 +386,12 @@ class Database(ABC, OfOneProcess):
         if self._closed:
             raise closed_error(self.location)
         if slot.connection is None:
-            with opening:  # waits for a fork
+            with opening:  # waits for a fork; a fork waits from now on
+                slot.connecting = True
+            try:
                 slot.connection = self.connect(to_write=slot is self._writes)
+            finally:
+                slot.connecting = False
         return slot.connection
 
     @contextmanager
@@ -406,10 +411,11 @@ class Database(ABC, OfOneProcess):
     def close_for_fork(self) -> None:
         """Close the connections once no thread uses them; who holds a lock to open one waits until the fork is over."""
         for slot in (self._writes, self._reads):
-            while slot.connection is not None:
+            while slot.connection is not None or slot.connecting:
                 if slot.lock.acquire(timeout=_LOOK):
                     try:
                         slot.close()
+                        slot.connecting = False  # if that was interrupted
                     finally:
                         slot.lock.release()
 
@@ -419,9 +425,10 @@ class Database(ABC, OfOneProcess):
         self._committer.reset()
         for slot in (self._reads, self._writes):
             slot.lock = threading.RLock()
-            if slot.connection is not None:  # an interrupt ended the hook early; closing would hurt the parent
-                _inherited.append(slot.connection)
-                slot.connection = None
+            if slot.connection is not None or slot.connecting:  # an interrupt ended the hook early
+                if slot.connection is not None:
+                    _inherited.append(slot.connection)  # closing would hurt the parent
+                slot.connection, slot.connecting = None, False
                 self._forked_while_open = True
         self._close_all()
 

@@ -15,7 +15,7 @@ import threading
 from typing import Protocol
 from weakref import WeakSet
 
-opening = threading.RLock()  # held by whoever opens a connection, and during a fork
+opening = threading.RLock()  # held for a moment by whoever begins to open a connection, and during a fork
 
 
 class OfOneProcess:

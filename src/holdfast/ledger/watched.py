@@ -4,6 +4,11 @@ A ledger that ends before what a witness saw has gone back in time: somebody put
 file without its write-ahead log. One that does not contain what a witness saw at all is another ledger for the same
 data. Either would hand the same budget out a second time, so both are refused: when the ledger is opened, when it is
 begun, and at every later look and write.
+
+A write compares what this process saw with the tip that its transaction found: what is written in it follows that tip,
+so one comparison does for all answers that are written together. The witnesses are told what the transaction reached,
+once it is durable, by whichever of its threads comes first: they are never ahead of the ledger, and nobody is shown an
+answer before they were told of it.
 """
 
 import json
@@ -148,7 +153,8 @@ class WatchedStore:
             written = transaction
 
         self.store.write(watched)
-        self._tell(None if written is None else written.tip())  # also for those that it was written together with
+        if written is not None:
+            self._tell(written.tip(), written.start())  # also for those that it was written together with
 
     def probe(self) -> None:
         """Raise if nothing could be written now."""
@@ -174,21 +180,28 @@ class WatchedStore:
             if tip is not None:
                 process.remember(self._seen(tip))
 
-    def _tell(self, tip: Tip | None) -> None:
-        """Tell the witnesses; what others have told them meanwhile must be in the ledger, too."""
+    def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
+        """Tell the witnesses; what others have told them meanwhile must be in the ledger, too.
+
+        Mostly that is `start`, which the newest entries follow: it need not be looked up.
+        """
         if tip is None or tip is self._told:  # by a thread whose answer was written together with this one's
             return
         seen = self._seen(tip)
         for witness in self._witnesses:
             other = witness.others()
-            if other is not None:
-                try:
-                    self._require(witness, other, tip if other.tip.seq < tip.seq else self.store.tip(), self.store)
-                except HoldfastError as error:
-                    self._forked = error
-                    raise
+            if other is not None and (start is None or other.tip.hash != start.hash):
+                self._require_other(witness, other)
             witness.remember(seen)
         self._told = tip
+
+    def _require_other(self, witness: Witness, other: Seen) -> None:
+        if self.store.hash_at(other.tip.seq) != other.tip.hash:
+            try:
+                self._require(witness, other, self.store.tip(), self.store)
+            except HoldfastError as error:
+                self._forked = error
+                raise
 
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None, within: Store | Transaction) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""

@@ -140,6 +140,7 @@ class FileWitness:
         self._file: tuple[int, int] | None = None  # its descriptor, and where our slot begins
         self._written = b""
         self._last: Seen | None = None
+        self._read: tuple[bytes, tuple[str | None, Seen | None]] = b"", (None, None)  # a slot, and what it says
 
     def newest(self) -> Seen | None:
         """Return what is in the file; None if there is none, or if it cannot be read."""
@@ -158,7 +159,7 @@ class FileWitness:
             return None
         if there == self._written:
             return None
-        content, seen = _parse(there)
+        content, seen = self._parsed(there)
         return seen if content == self._content else None
 
     def remember(self, seen: Seen) -> None:
@@ -207,11 +208,18 @@ class FileWitness:
             descriptor, slot = self._file or self._open()
             there = os.pread(descriptor, _SLOT, slot)
             mine = there == self._written and seen.is_newer_than(self._last)  # need not be read: nobody else writes
-            if always or mine or seen.is_newer_than(_parse(there)[1]):
+            if always or mine or seen.is_newer_than(self._parsed(there)[1]):
                 os.pwrite(descriptor, text, slot)
                 self._written, self._last = text, seen
         except OSError:  # data that may only be read has no witness beside it
             return
+
+    def _parsed(self, there: bytes) -> tuple[str | None, Seen | None]:
+        slot, parsed = self._read  # in one step: threads may replace it
+        if slot != there:
+            parsed = _parse(there)
+            self._read = there, parsed
+        return parsed
 
     def _open(self) -> tuple[int, int]:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

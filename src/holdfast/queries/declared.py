@@ -77,6 +77,8 @@ class Declarations:
         texts
             Returns all texts of a column, which are published.
         """
+        if not (self.bounds or self.categories or self.labels):
+            return schema  # itself: texts are parsed once for all sessions on it
         columns = {column.name: column for column in schema}
         for name, pair in self.bounds.items():
             column = _declared(columns, schema, name)

@@ -1,5 +1,7 @@
 """What may not be asked is refused in a sentence, from the schema alone."""
 
+from contextlib import suppress
+
 import polars as pl
 import pytest
 
@@ -92,13 +94,14 @@ BAD = [*AGGREGATES, *WINDOWS, *STATEMENTS, *SEVERAL, *COMMENTS, *PARAMETERS, *CH
        *NOTHING, *TYPES, *NAMES, *DEEP]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", BAD, ids=lambda text: repr(text[:40]))
-def test_a_bad_text_is_refused_in_a_sentence(text):
-    with pytest.raises(HoldfastError) as refusal:
-        from_text(text, SCHEMA)
-    message = str(refusal.value)
-    assert message.endswith(".")
-    assert len(message) < 600
+def test_a_bad_text_is_refused_in_a_sentence():
+    for text in BAD:
+        with suppress(HoldfastError):
+            raise AssertionError(f"{text!r} is taken for {from_text(text, SCHEMA).text!r}")
+        with pytest.raises(HoldfastError) as refusal:
+            from_text(text, SCHEMA)
+        assert str(refusal.value).endswith("."), text
+        assert len(str(refusal.value)) < 600, text
 
 
 @pytest.mark.parametrize("value", [None, 1, 1.5, True, b"x > 1", ["x"], {"x": 1}, object(), pl.Series([1])])
