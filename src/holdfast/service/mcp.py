@@ -29,8 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
-from holdfast.cancel import Work
-from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
+from holdfast.cancel import Work, about_to_commit
+from holdfast.errors import HoldfastError, InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
 from holdfast.guarantees.solve import plan as make_plan
@@ -268,12 +268,23 @@ class Threads:
     async def ask(self, session: "Askable", ask: AskIn, key: str | None) -> AnyAnswer:
         """Ask, on a coarse clock: how long an evaluation took may depend on the rows."""
         assert not isinstance(session, TokenSession)
-        return await run_sync(Work(TICK).run, partial(ask.call, session.ask, idempotency_key=key))
+        return await run_sync(_on_the_clock, partial(ask.call, session.ask, idempotency_key=key))
 
     async def sql(self, session: "Askable", text: str) -> pl.DataFrame:
         """Answer a SELECT, on a coarse clock."""
         assert not isinstance(session, TokenSession)
-        return await run_sync(Work(TICK).run, partial(session.sql, text))
+        return await run_sync(_on_the_clock, partial(session.sql, text))
+
+
+def _on_the_clock(act: Callable[[], T]) -> T:
+    """Return what `act` does; if it fails after rows were drawn, that is told on the clock, too."""
+    work = Work(TICK)
+    try:
+        return work.run(act)
+    except HoldfastError:
+        if work.begun:
+            work.run(about_to_commit)
+        raise
 
 
 def _check_repeatable(question: Question) -> None:

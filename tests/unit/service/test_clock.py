@@ -131,14 +131,14 @@ def test_what_was_stored_leaves_at_once(server: Running, monkeypatch: pytest.Mon
         assert refused.status_code == 404
 
 
+def damaged(*_: object, **__: object) -> None:
+    cancel.checkpoint()
+    raise hf.RowSourceError("These rows are damaged.")
+
+
 def test_a_draw_that_fails_is_reported_on_the_clock(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     session = server.state.datasets.get("flights", server.state.admin).session
-
-    def tally(*_: object, **__: object) -> None:
-        cancel.checkpoint()
-        raise hf.RowSourceError("These rows are damaged.")
-
-    monkeypatch.setattr(type(session._rows), "tally", tally)
+    monkeypatch.setattr(type(session._rows), "tally", damaged)
     begin = time.monotonic()
     with server.client(server.token("first")) as client:
         assert client.post(f"{API}/ask", json={"query": "distance > 77"}).status_code == 503
@@ -153,3 +153,15 @@ def test_an_agent_on_the_machine_has_the_same_clock(tmp_path: Path) -> None:
             anyio.run(tools.call, tool, arguments)
             entry = list(session.ledger.entries())[-1]
             assert datetime.fromisoformat(entry.time).timestamp() - clock + 0.001 >= mcp.TICK
+
+
+def test_a_draw_that_fails_is_reported_to_an_agent_on_the_machine_on_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "TICK", TICK)
+    with hf.Session(table(tmp_path), queries=100) as session:
+        session.mean("weekend")
+        monkeypatch.setattr(type(session._rows), "tally", damaged)
+        begin = time.monotonic()
+        assert anyio.run(mcp.Tools({"flights": session}).call, "ask", {"query": QUERY}).is_error
+        assert time.monotonic() - begin >= TICK
