@@ -172,6 +172,20 @@ def test_a_database_that_goes_away_in_the_middle_of_a_batch_is_told_to_everyone(
     assert ledger.verify().seq == 1
 
 
+def test_a_batch_that_fails_before_it_is_committed_is_written_one_by_one(tmp_path, monkeypatch):
+    ledger = begin(tmp_path / "x.ledger")
+    places = reserved(ledger)
+
+    def away(_):
+        monkeypatch.undo()
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(DatabaseTransaction, "finish", away)
+    got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
+    assert sorted(entry.seq for entry, _ in got) == list(range(1, THREADS + 1))  # all of them were paid for
+    assert ledger.verify().seq == THREADS
+
+
 def test_what_is_written_is_shown_whatever_becomes_of_the_turn(tmp_path, monkeypatch):
     ledger = begin(tmp_path / "x.ledger")
     places = reserved(ledger)

@@ -272,9 +272,9 @@ class Database(ABC, OfOneProcess):
                 batch, deciding = take(), True
                 for pending in batch:
                     pending.run(transaction)
-                deciding = False
                 self._check_transaction(connection)
                 transaction.finish()
+                deciding = False  # what fails before a COMMIT is undone for certain
         except BaseException as error:
             if not batch:
                 raise
