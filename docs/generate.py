@@ -25,7 +25,7 @@ from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.functions.operation import Operation
 from holdfast.queries.node import SUM
 from holdfast.questions import KINDS
-from holdfast.questions.question import Kind
+from holdfast.questions.kind import Kind
 
 HERE = Path(__file__).parent
 

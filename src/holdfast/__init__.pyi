@@ -47,10 +47,10 @@ from holdfast.questions.difference import DifferenceAnswer as DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer as FlipsAnswer
 from holdfast.questions.groups import GroupsAnswer as GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
+from holdfast.questions.kind import Kind as Kind
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.plot import plot as plot
 from holdfast.questions.price import Price as Price
-from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration
 from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.deal import deal as deal

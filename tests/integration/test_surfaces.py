@@ -22,9 +22,9 @@ from anyio.from_thread import start_blocking_portal
 import holdfast as hf
 from holdfast.cli.commands.ask import build as build_command
 from holdfast.questions import KINDS
+from holdfast.questions.kind import Kind
 from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real, Reals, ShortText, Text, Whole
 from holdfast.questions.predictions import PredictionsForm
-from holdfast.questions.question import Kind
 from holdfast.questions.verbs import verb
 from holdfast.service.client import AsyncRemoteSession, RemoteSession, connect, connect_async
 from holdfast.service.forms import OF_UNITS

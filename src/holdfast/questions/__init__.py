@@ -28,7 +28,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.registry import Registry
 
 if TYPE_CHECKING:
-    from holdfast.questions.question import Kind
+    from holdfast.questions.kind import Kind
 
 OWN = (
     "mean",

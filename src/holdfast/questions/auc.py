@@ -21,8 +21,9 @@ from holdfast.queries.measures import Mean, Share
 from holdfast.queries.ranked import Ranked
 from holdfast.queries.slices import Sliced
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 
 STEPS, MOST_STEPS = 8, 100  # those that are looked for, at most; those that may be given
 LEVELS = 9  # how often the range is halved for every cut that is looked for

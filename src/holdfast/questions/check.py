@@ -17,8 +17,9 @@ from holdfast.queries.build import QueryLike, build_mean
 from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.queries.silence import silence
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, RowsPerQuery, Text, Where, Whole, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 

@@ -17,9 +17,10 @@ from holdfast.pictures import Picture
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
 from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, RowsPerQuery, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_label, read_table
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result
 
 SCORES = ("accuracy", "precision", "recall", "specificity", "f1")
 

@@ -7,8 +7,9 @@ from holdfast.errors import InvalidArgument
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import Margin, Population, Query, RowsPerQuery
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result
 
 
 def count(

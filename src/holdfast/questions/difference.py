@@ -11,8 +11,9 @@ from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Share
 from holdfast.queries.moments import Quadratic, about
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result
 from holdfast.questions.stages import DrawnStages, PlannedStages
 
 GAP = QuadraticForm(x=1.0, y=-1.0)

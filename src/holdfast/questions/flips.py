@@ -14,8 +14,9 @@ from holdfast.mechanisms.coins import bits
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result
 
 SHOWN = 200  # flips in a table
 

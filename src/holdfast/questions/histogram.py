@@ -11,8 +11,9 @@ from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, r
 from holdfast.queries.build import build_histogram
 from holdfast.queries.measures import HistogramWithin
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result
 
 
 @dataclass(frozen=True, repr=False)

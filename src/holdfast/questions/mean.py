@@ -11,6 +11,7 @@ from holdfast.queries.slices import Sliced
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.groups import GroupsAnswer, in_groups
+from holdfast.questions.kind import kind_of
 from holdfast.questions.looks import look_until
 from holdfast.questions.options import (
     About,
@@ -28,7 +29,7 @@ from holdfast.questions.options import (
     Where,
     Within,
 )
-from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result, identity_of
 from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages
 
 COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not

@@ -22,8 +22,9 @@ from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
 from holdfast.optimize.radius import AUTO, FIRST, LOOKS, Search
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 from holdfast.schema import Schema
 
 SHOWN = 20  # coordinates in a printout

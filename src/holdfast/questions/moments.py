@@ -18,8 +18,9 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.queries.moments import Measured, Quadratic, about
 from holdfast.questions import KINDS
+from holdfast.questions.kind import Kind
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
-from holdfast.questions.question import Context, Drawing, Kind, Question, Result
+from holdfast.questions.question import Context, Drawing, Question, Result
 from holdfast.questions.stages import FIRST, DrawnStages, Found, Imagined, PlannedStages, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
@@ -155,7 +156,7 @@ def unequal(first: Interval, second: Interval) -> Interval:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MomentOf:
     """What a moment is of, and from how many draws each."""
 
     context: Context
@@ -175,7 +176,7 @@ def of_one(
     within: Within = None,
     where: Where = None,
     rows_per_query: RowsPerQuery = None,
-) -> Asked:
+) -> MomentOf:
     """Return {gives}.
 
     Parameters
@@ -195,7 +196,7 @@ def of_one(
         Its value and its interval for the population.
     """
     measure = build_mean(query, context.schema, within=within, where=where)
-    return Asked(context, (measure,), context.draws(Quadratic((measure,), FIRST), rows_per_query))
+    return MomentOf(context, (measure,), context.draws(Quadratic((measure,), FIRST), rows_per_query))
 
 
 def of_two(
@@ -207,7 +208,7 @@ def of_two(
     other_within: Within = None,
     where: Where = None,
     rows_per_query: RowsPerQuery = None,
-) -> Asked:
+) -> MomentOf:
     """Return {gives}.
 
     Parameters
@@ -229,14 +230,14 @@ def of_two(
     """
     first = build_mean(query, context.schema, within=within, where=where)
     second = build_mean(other, context.schema, within=other_within, where=where)
-    return Asked(context, (first, second), context.draws(Quadratic((first, second), FIRST), rows_per_query))
+    return MomentOf(context, (first, second), context.draws(Quadratic((first, second), FIRST), rows_per_query))
 
 
 # -- the kinds ----------------------------------------------------------------------------------------------------
 
 
 def moment(
-    signature: Callable[Concatenate[Context, P], Asked],
+    signature: Callable[Concatenate[Context, P], MomentOf],
     name: str,
     *,
     reads: str,

@@ -15,8 +15,9 @@ from holdfast.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, Where, Whole, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 
 STEPS = 10
 MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about that many

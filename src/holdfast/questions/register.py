@@ -16,8 +16,9 @@ from holdfast.errors import InvalidArgument
 from holdfast.ledger import Cost, Entry, Ledger
 from holdfast.questions import KINDS
 from holdfast.questions.batch import Asked, build_all
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, QuestionList
-from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result, encode
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,9 +18,10 @@ from holdfast.queries.metrics import Metric
 from holdfast.queries.submission import Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.best import identity_of
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result
 
 LONGEST_NAME = 100  # characters
 NOT_COMPARED = (

@@ -22,8 +22,9 @@ from holdfast.queries.position import Unlisted
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
 from holdfast.questions import KINDS
 from holdfast.questions.histogram import HistogramAnswer, bars_of
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
 from holdfast.schema import Type
 
 WAYS = 4  # that a branch divides into in one round

@@ -4,8 +4,9 @@ from holdfast import check
 from holdfast.answer import Answer
 from holdfast.queries.build import build_total
 from holdfast.questions import KINDS
+from holdfast.questions.kind import kind_of
 from holdfast.questions.options import Population, Query, RowsPerQuery, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result
 
 
 def total(

@@ -15,12 +15,12 @@ from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
+from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.moments import CORRELATION, COVARIANCE, SLOPE, STD, VARIANCE
 from holdfast.questions.options import Text
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.top import TOP

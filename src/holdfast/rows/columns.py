@@ -165,7 +165,7 @@ class BufferPool(threading.local):
 FEW_TEXTS = 1_000  # that are compared faster one by one than by Polars
 
 
-class Asked(NamedTuple):
+class Asking(NamedTuple):
     """How rows are asked what they say: from a frame, and from arrays of columns where that is possible."""
 
     of_frame: Callable[[pl.DataFrame], NDArray[Any]]
@@ -268,7 +268,7 @@ class CodedText:
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
 
     def asked(
-        self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
+        self, ask: Asking, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
     ) -> NDArray[Any]:
         """Return what rows say that say what their text says: every text among them is asked once.
 
@@ -286,7 +286,7 @@ class CodedText:
         return values
 
     def counted(
-        self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool
+        self, ask: Asking, name: str, rows: Indices | slice, pool: BufferPool
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return what every text among these rows says, and how many of them have it."""
         times = np.bincount(self._codes(rows, pool), minlength=self._texts_or_none.len())
@@ -312,7 +312,7 @@ class CodedText:
         few = self.valid is None and self.dictionary.len() <= FEW_TEXTS
         return np.array(self.dictionary.to_list(), dtype=object) if few else None
 
-    def _asked(self, ask: Asked, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
+    def _asked(self, ask: Asking, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
         if ask.of_arrays is not None and self._in_array is not None:
             return ask.of_arrays({name: self._in_array[drawn]})
         return ask.of_frame(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` goes through threads

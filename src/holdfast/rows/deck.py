@@ -32,7 +32,7 @@ from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.hand import COINS, CardDraws, Hand, require_dealt_for
 from holdfast.rows.posix import mmap
-from holdfast.rows.source import Reserved
+from holdfast.rows.source import LedgerView
 from holdfast.rows.used import Mark, UsedFile
 from holdfast.schema import Schema
 
@@ -231,7 +231,7 @@ class Deck:
         each = self.cards.stop // max(1, plan.statements)
         return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(self))
 
-    def draws_under(self, plan: Plan, ledger: Reserved) -> CardDraws:
+    def draws_under(self, plan: Plan, ledger: LedgerView) -> CardDraws:
         """Return the cards that questions under a plan have; refuse a plan that they are not for."""
         return CardDraws(self, plan, ledger)
 

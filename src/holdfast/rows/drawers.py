@@ -20,7 +20,7 @@ from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block
 from holdfast.rows.randomize import tallied
-from holdfast.rows.source import Dealt, Draws, Kept, Reserved, RowSource, Taken
+from holdfast.rows.source import DealtRows, Draws, Kept, LedgerView, RowSource, Taken
 from holdfast.schema import Schema
 
 DRAWERS = "drawers"  # what the ledger's key for them is called
@@ -29,12 +29,12 @@ _PIECE = 1 << 20  # positions of the shuffle looked up at once
 
 def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
     """Return the plan of a new ledger of these rows."""
-    return rows.plan_for(request) if isinstance(rows, Dealt) else request.make(len(rows))
+    return rows.plan_for(request) if isinstance(rows, DealtRows) else request.make(len(rows))
 
 
-def draws_under(rows: RowSource, plan: Plan, ledger: Reserved) -> Draws:
+def draws_under(rows: RowSource, plan: Plan, ledger: LedgerView) -> Draws:
     """Return where the draws of questions come from, under this plan."""
-    return rows.draws_under(plan, ledger) if isinstance(rows, Dealt) else TableDraws(rows, plan, ledger)
+    return rows.draws_under(plan, ledger) if isinstance(rows, DealtRows) else TableDraws(rows, plan, ledger)
 
 
 class TableDraws:
@@ -43,7 +43,7 @@ class TableDraws:
     dealt = False
     reach = NO_CAP, NO_CAP
 
-    def __init__(self, rows: RowSource, plan: Plan, ledger: Reserved) -> None:
+    def __init__(self, rows: RowSource, plan: Plan, ledger: LedgerView) -> None:
         self._rows, self._ledger = rows, ledger
         self._held = plan.terms.all_rows - plan.terms.rows
         self._kept = rows if isinstance(rows, Kept) else None

@@ -20,7 +20,7 @@ from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
-from holdfast.rows.source import Reserved, RowSource, Taken
+from holdfast.rows.source import LedgerView, RowSource, Taken
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class CardDraws:
 
     dealt = True
 
-    def __init__(self, deck: "Deck", plan: Plan, ledger: Reserved) -> None:
+    def __init__(self, deck: "Deck", plan: Plan, ledger: LedgerView) -> None:
         require_dealt_for(deck, plan.terms.mechanism)
         self._deck, self._ledger = deck, ledger
         self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)

@@ -20,7 +20,7 @@ from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import Asked, BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import Asking, BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
@@ -314,7 +314,7 @@ class LocalRows:
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
-                ask = Asked(partial(_array_of, function), direct)
+                ask = Asking(partial(_array_of, function), direct)
                 found.append(texts.asked(ask, columns[0], rows, _pool, every=scan))
                 continue
             found.append(self._numbers_of(function, rows))
@@ -488,10 +488,10 @@ def _is_number(function: Function) -> bool:
     return function.type is Type.BOOL or function.type.is_number
 
 
-def _asking(query: Composed) -> Asked:
+def _asking(query: Composed) -> Asking:
     """Return how a query asks: on arrays, if all its functions say truths or numbers of them."""
     directly = all(function.direct is not None and _is_number(function) for function in query.functions)
-    return Asked(query.evaluate, partial(_evaluate_on, query) if directly else None)
+    return Asking(query.evaluate, partial(_evaluate_on, query) if directly else None)
 
 
 def _evaluate_on(query: Composed, arrays: Mapping[str, NDArray[Any]]) -> Values:

@@ -145,7 +145,7 @@ class Taken(Protocol):
         ...
 
 
-class Reserved(Protocol):
+class LedgerView(Protocol):
     """The ledger, as rows see it: what was reserved in it, and its secrets."""
 
     @property
@@ -199,14 +199,14 @@ class Draws(Protocol):
 
 
 @runtime_checkable
-class Dealt(Protocol):
+class DealtRows(Protocol):
     """A row source that was dealt beforehand, and so says which plan it suits and which draws a question has."""
 
     def plan_for(self, request: "PlanRequest") -> "Plan":
         """Return the plan of a new ledger."""
         ...
 
-    def draws_under(self, plan: "Plan", ledger: Reserved) -> Draws:
+    def draws_under(self, plan: "Plan", ledger: LedgerView) -> Draws:
         """Return its draws under a plan; refuse a plan that they are not for."""
         ...
 

@@ -22,9 +22,9 @@ from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
 from holdfast.questions.budget import Budget
 from holdfast.questions.history import SCHEMA
+from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price
-from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
 from holdfast.questions.standings import standings_frame
 from holdfast.schema import Column, Schema

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 
 from holdfast.questions import kind_named
+from holdfast.questions.kind import Kind
 from holdfast.questions.options import Choice, Option, Real, RealOrWord, Whole, plain
-from holdfast.questions.question import Kind
 from holdfast.schema import Schema
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import DEFAULT_KIND

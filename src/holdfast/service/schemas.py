@@ -19,6 +19,7 @@ from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
 from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
+from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import (
     BoxForm,
@@ -39,7 +40,6 @@ from holdfast.questions.options import (
 )
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.price import Price
-from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
 
 MAX_BATCH = 100

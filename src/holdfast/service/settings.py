@@ -103,12 +103,17 @@ class Settings:
         check.whole(1, max_connections=self.max_connections, connections_per_address=self.connections_per_address)
         check.whole(1_000, max_header_bytes=self.max_header_bytes)
         check.whole(0, port=self.port)
-        check.number(tick=self.tick)
-        if self.tick < 0:
-            raise InvalidArgument(f"tick must be at least 0 seconds; got {self.tick}.", name="tick")
         check.at_most("the largest port", 65_535, port=self.port)
         check.positive(rate=self.rate, timeout=self.timeout, sign_in_hours=self.sign_in_hours)
         check.positive(header_timeout=self.header_timeout, idle_timeout=self.idle_timeout, grace=self.grace)
+        check.number(tick=self.tick)
+        most = min(self.timeout, self.grace) / 2
+        if not 0 <= self.tick <= most:
+            raise InvalidArgument(
+                f"tick must be between 0 and {most:g} seconds, half of timeout and of grace: an answer that is paid for"
+                f" is written before they end; got {self.tick:g}.",
+                name="tick",
+            )
         object.__setattr__(self, "hosts", _names("hosts", self.hosts))
         for name in self.datasets:
             check_name("dataset", name)

@@ -16,9 +16,10 @@ from holdfast.cli.options import PLAN_FLAGS, spell
 from holdfast.guarantees import GUARANTEES
 from holdfast.mechanisms import MECHANISMS
 from holdfast.questions import KINDS
+from holdfast.questions.kind import Kind, kind_of
 from holdfast.questions.mean import mean
 from holdfast.questions.options import About, Choice, Form, Option, Query, Whole
-from holdfast.questions.question import Context, Kind, Question, kind_of
+from holdfast.questions.question import Context, Question
 
 ROWS = "evens:100000"  # a row source of the toys, so that nothing is written
 SUBJECTS = {"loss": "squared: even ~ number [0, 100000]"}

@@ -10,7 +10,7 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.source import Reserved, RowSource, Taken
+from holdfast.rows.source import LedgerView, RowSource, Taken
 from holdfast.session import Session
 
 ROWS, CARDS = 1_000, 250
@@ -49,7 +49,7 @@ class DealtElsewhere(Foreign):
     def plan_for(self, request: PlanRequest) -> Plan:
         return PlanRequest(queries=100, rows_per_query=100, mechanism="coins").make(ROWS)
 
-    def draws_under(self, plan: Plan, ledger: Reserved) -> "DealtElsewhere":
+    def draws_under(self, plan: Plan, ledger: LedgerView) -> "DealtElsewhere":
         self.ledger = ledger
         return self
 

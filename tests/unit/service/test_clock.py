@@ -20,6 +20,7 @@ import holdfast as hf
 from holdfast import cancel
 from holdfast.service import ask as asking
 from holdfast.service import mcp
+from holdfast.service.settings import Settings
 from serving import Running, settings, table
 
 API = "/api/v1/datasets/flights"
@@ -40,6 +41,14 @@ def test_time_is_rounded_up_to_the_next_tick(monkeypatch: pytest.MonkeyPatch, to
     assert free.due == now[0]
     work.run(cancel.about_to_commit)
     assert now.pop() == work.due - now[0]
+
+
+@pytest.mark.parametrize(("limits", "most"), [({}, 5.0), ({"timeout": 2.0}, 1.0), ({"grace": 1.0}, 0.5)])
+def test_a_tick_is_over_before_a_request_or_the_server_is(limits: dict[str, float], most: float) -> None:
+    """Else what was paid for would never be shown, or never be written."""
+    assert Settings(tick=most, **limits).tick == most  # type: ignore[arg-type]
+    with pytest.raises(hf.InvalidArgument, match=f"tick must be between 0 and {most:g} seconds"):
+        Settings(tick=1.01 * most, **limits)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

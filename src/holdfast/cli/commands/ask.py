@@ -23,8 +23,8 @@ from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, wri
 
 if TYPE_CHECKING:
     from holdfast.answer import AnyAnswer
+    from holdfast.questions.kind import Kind
     from holdfast.questions.options import Option
-    from holdfast.questions.question import Kind
 
 NO_ARGS_IS_HELP = True
 QUESTION = "Options of the question"

@@ -1,0 +1,153 @@
+"""What a kind of question is.
+
+A `Kind` is one Python function, `build(context, query, *, options) -> Question`, and the class of its answers. The
+verbs of `Session` and of the client, the options of the command line, the HTTP schema, the page's form and the tools of
+agents are all made from its signature.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache, cached_property
+from inspect import signature
+from re import sub
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from holdfast.answer import AnyAnswer, Record
+from holdfast.errors import InvalidArgument
+from holdfast.questions import OPTIONS_OTHERWISE_CALLED
+from holdfast.questions.options import Option, options_of
+from holdfast.questions.question import Context, Question
+
+ROWS = "rows_per_query"  # the option of kinds that says how many rows one answer reads
+
+P = ParamSpec("P")
+A = TypeVar("A", bound=AnyAnswer)
+
+_signature = cache(signature)  # every question over HTTP is checked against it
+
+
+@dataclass(frozen=True)
+class Kind(Generic[P, A]):
+    """A kind of question: one signature, from which every surface is made, and the class of its answers.
+
+    Parameters
+    ----------
+    name
+        What it is called: the name of the verb.
+    build
+        The function that checks and prices a question: `build(context, subject, *, options)`.
+    answer
+        The class of its answers.
+    options
+        What may be given; the first is the subject, what is asked about.
+    grouped
+        The class of its answers for several groups, whose results have `groups`; None if it has no such.
+    """
+
+    name: str
+    build: Callable[Concatenate[Context, P], Question]
+    answer: type[A]
+    options: tuple[Option, ...]
+    grouped: type[AnyAnswer] | None = None
+
+    @property
+    def subject(self) -> Option:
+        """What is asked about: a query, or a loss."""
+        return self.options[0]
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options)
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options if option.required)
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its description."""
+        return (self.build.__doc__ or "").strip().partition("\n")[0]
+
+    def question(self, context: Context, *args: P.args, **options: P.kwargs) -> Question:
+        """Return the question, checked and priced.
+
+        Parameters
+        ----------
+        context
+            The guarantee that stands and the schema of the data.
+        *args, **options
+            The subject and the options of the kind; options that it does not have are refused in words.
+        """
+        try:
+            question = self.build(context, *args, **options)
+        except TypeError:
+            self.check_options(args, options)
+            raise
+        if options.get(ROWS) is not None and question.usual is None and context.reads_fewer and question.finish is None:
+            # What was asked as usual may be asked for by its number now; not a check, which reads all rows or others.
+            usual = self.build(context, *args, **(options | {ROWS: None}))  # type: ignore[arg-type]
+            question = replace(question, usual=usual.identity)
+        unit = context.schema.unit
+        if unit is None or question.whole:
+            return question
+        return replace(question, text=f"{question.text}, every unit ({unit}) alike")
+
+    def check_options(
+        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
+    ) -> None:
+        """Raise InvalidArgument if the arguments do not fit the signature.
+
+        Parameters
+        ----------
+        args, options
+            What the caller gives, by position and by name.
+        spell
+            Writes a name as the caller does, for messages.
+        """
+        if not args and self._required <= options.keys() <= self._names:
+            return  # as of nearly every question
+        known, quote = [option.name for option in self.options], spell or repr
+        for name in options:
+            if name not in known:
+                near = [meant] if (meant := OPTIONS_OTHERWISE_CALLED.get(name)) in known else None
+                near = near or get_close_matches(name, known, n=1)
+                listed = ", ".join(map(spell or str, known))
+                hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
+                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
+        try:
+            _signature(self.build).bind(None, *args, **options)
+        except TypeError as wrong:
+            reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
+            raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
+
+    def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
+        """Rebuild an answer from what its `result` returned, and its `record`."""
+        return self.answer_with(result).read(result, record)
+
+    def answer_with(self, result: Mapping[str, Any]) -> type[AnyAnswer]:
+        """Return the class of the answer that has such a `result`."""
+        return self.answer if self.grouped is None or "groups" not in result else self.grouped
+
+    def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
+        return {"kind": self.name} | {
+            option.name: option.form.to_json(option.name, values[option.name]) for option in self._given(values)
+        }
+
+    def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """Read subject and options from the JSON `values` that `to_json` wrote."""
+        return {option.name: option.form.from_json(values[option.name]) for option in self._given(values)}
+
+    def _given(self, values: Mapping[str, object]) -> list[Option]:
+        """Return the options that have a value; None is one only where something is required, and refused there."""
+        self.check_options((), values)
+        named = [option for option in self.options if option.name in values]
+        return [option for option in named if option.required or values[option.name] is not None]
+
+
+def kind_of(
+    build: Callable[Concatenate[Context, P], Question], answer: type[A], grouped: type[AnyAnswer] | None = None
+) -> Kind[P, A]:
+    """Return the kind that a function and its answer class make, and the class of answers for several groups."""
+    return Kind(build.__name__, build, answer, options_of(build), grouped)
