@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
+from html import escape
 from inspect import signature
 from math import ceil, floor, sqrt
 from pathlib import Path
@@ -142,19 +143,31 @@ def write(folder: Path) -> None:
 
 def notebook(path: Path) -> str:
     """Return a notebook as Markdown: its cells, and what they showed when they were run."""
-    parts = []
+    parts = [_STYLE]
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for output in cell.get("outputs", []):
             data = output.get("data", {"text/plain": output.get("text", "")})
             if "text/html" in data:  # one line, or Markdown would end it at an empty one
-                parts.append(f'<div class="output">{"".join(data["text/html"]).replace(chr(10), " ")}</div>')
+                shown = "".join(data["text/html"]).replace(chr(10), " ")
+                parts.append(f'<div class="output">{shown}</div>')
             else:
-                parts.append(f"```text\n{''.join(data['text/plain'])}\n```")
+                parts.append(f'<pre class="output">{escape("".join(data["text/plain"]).strip())}</pre>')
     return "\n\n".join(parts) + "\n"
 
 
+# What a cell showed is told apart from the text around it; a wide table moves by itself, and not the page.
+_STYLE = (
+    "<style>"
+    ".output { margin: 1rem 0; padding-left: .9rem; border-left: .2rem solid var(--color-brand-primary);"
+    " overflow-x: auto }"
+    " pre.output { white-space: pre-wrap; font-size: var(--code-font-size) }"
+    " .output .dataframe { border: 0; border-collapse: collapse }"
+    " .output .dataframe :is(th, td) { padding: .2rem .7rem .2rem 0; text-align: left; vertical-align: top;"
+    " border: 0; border-bottom: 1px solid var(--color-background-border) }"
+    "</style>"
+)
 _NULL = {
     "any": "any argument is",
     "all": "all arguments are",

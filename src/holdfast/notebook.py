@@ -29,7 +29,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Colle
         drawn = [isinstance(cell, Svg) for cell in row]
         shown = (cell if svg else escape(cell) for cell, svg in zip(row, drawn, strict=True))
         short = (svg or len(cell) <= SHORT for cell, svg in zip(row, drawn, strict=True))
-        width = ("white-space:nowrap" if fits else f"min-width:{SHORT // 2}em" for fits in short)
+        long = "" if tag == "th" else f"min-width:{SHORT // 2}em"  # a heading asks for no room of its own
+        width = ("white-space:nowrap" if fits else long for fits in short)
         styled = zip(sides, width, shown, strict=True)
         return "".join(f'<{tag} style="{_CELL}{side};{wide}">{cell}</{tag}>' for side, wide, cell in styled)
 

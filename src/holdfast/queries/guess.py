@@ -66,8 +66,9 @@ class Guess(Folded):
     @property
     def text(self) -> str:
         """How it reads."""
-        rows = f", on at least {self.at_least:,} rows" if self.group else ""
-        return f"{self._subject} is {self.guess:.15g} ± {self.margin:.15g}{rows}"
+        rows = "1 row" if self.at_least == 1 else f"{self.at_least:,} rows"
+        fewest = f", on at least {rows}" if self.group else ""
+        return f"{self._subject} is {self.guess:.15g} ± {self.margin:.15g}{fewest}"
 
     @property
     def _subject(self) -> str:

@@ -304,6 +304,7 @@ def _guessed(
         at_least = max(1, floor(rows * (found.share - spare)))
     if margin is not None:
         valid.positive(margin=margin)
+    left_out = guess is None
     if guess is None:
         if found is None:
             raise _missing("guess", "the guess")
@@ -324,8 +325,8 @@ def _guessed(
             seen = replace(asked, at_least=round(found.share * found.rows) if group else 0).speaking(found.rows)
             spread = max(spread, APART * sqrt(error**2 + 1 / seen))
         margin = _rounded(max(least, spread * deviation))
-        if found is not None and guess == found.mean:
-            guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
+    if left_out:
+        guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
     return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))
 
 

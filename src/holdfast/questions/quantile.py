@@ -30,7 +30,7 @@ def quantile(
     *,
     within: Within = None,
     where: Where = None,
-    steps: Annotated[int, About(Whole(1, "10"), "Steps of the bisection; each costs one answer.")] = STEPS,
+    steps: Annotated[int, About(Whole(1, "10"), "Steps of the bisection; each costs as much as a share.")] = STEPS,
 ) -> Question:
     """Return an interval for the `q` quantile of a number declared `within` bounds, by bisection.
 
@@ -45,7 +45,7 @@ def quantile(
     where
         Only rows for which this is true count.
     steps
-        Steps of the bisection; each costs one answer.
+        Steps of the bisection; each costs as much as a share: an answer, or two where only some rows count.
 
     Returns
     -------

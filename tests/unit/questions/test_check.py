@@ -340,6 +340,8 @@ def test_what_is_left_out_comes_from_the_exploration_part_and_not_from_held_rows
     inside = frame.filter(pl.col("group") == 2)
     assert group.guess == pytest.approx(float(inside["yes"].mean()), abs=1e-3)  # type: ignore[arg-type]
     assert "on at least" in group.question
+    alone = held.check("yes", where='"group" = 2', at_least=1)
+    assert alone.question.endswith("on at least 1 row")
     mean = held.check("number", within=(0.0, 1_000.0))
     assert mean.margin < 0.5  # by the deviation seen, not by the widest possible
 
@@ -407,9 +409,11 @@ def test_a_guess_left_out_is_said_in_digits_that_matter() -> None:
     frame, held, *_ = halves(0.5)
     with held:
         answer = held.check("number", within=(0.0, 10.0))
-    exact = float(frame["number"].mean())  # type: ignore[arg-type]
+        wide = held.check("number", within=(0.0, 10.0), margin=2.0)
+        own = held.check("number", exact := float(frame["number"].mean()), within=(0.0, 10.0))  # type: ignore[arg-type]
     assert (answer.margin, answer.guess) == (0.18, round(exact, 3))
-    assert answer.guess != exact
+    assert (wide.margin, wide.guess) == (2.0, round(exact, 2))
+    assert own.guess == exact != answer.guess  # what was said is not rounded
 
 
 def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> None:
