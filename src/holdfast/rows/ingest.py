@@ -9,6 +9,7 @@ still in the same state: what is there is compared with its hashes, and read no 
 queries of a database and rows that are put together by unit begin again.
 """
 
+import json
 import re
 import shutil
 import sys
@@ -93,11 +94,15 @@ def _up_to_date(
 
 
 def _remembered_unit(folder: Path) -> str | None:
-    """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide."""
+    """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide.
+
+    So it is read from folders that are damaged or of another version, too, as long as they say one.
+    """
     try:
-        return Manifest.read(folder).unit
-    except RowSourceError:
+        unit = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["unit"]
+    except (OSError, ValueError, TypeError, KeyError):
         return None
+    return unit if isinstance(unit, str) else None
 
 
 def refuse_foreign(folder: Path) -> None:

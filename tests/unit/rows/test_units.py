@@ -102,6 +102,19 @@ def test_a_folder_remembers_its_unit_and_is_written_anew_for_another(tmp_path: P
     assert len(open_rows(tmp_path / "visits.parquet", unit="ward")) == 2
 
 
+@pytest.mark.parametrize("change", [('"version": ', '"version": 1'), ('"rows": ', '"rows": 1')])
+def test_a_folder_that_cannot_be_read_any_more_keeps_its_unit(
+    tmp_path: Path, rng: Generator, change: tuple[str, str]
+) -> None:
+    """Of another version, or damaged: else rows of one unit would be taken for independent ones from then on."""
+    visits(rng).write_parquet(tmp_path / "visits.parquet")
+    open_rows(tmp_path / "visits.parquet", unit="patient")
+    manifest = tmp_path / "visits.parquet.holdfast" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(*change, 1))
+    rows = open_rows(tmp_path / "visits.parquet")
+    assert (rows.schema.unit, len(rows)) == ("patient", 300)
+
+
 def test_a_folder_that_is_written_anew_keeps_its_unit(tmp_path: Path, rng: Generator) -> None:
     path = tmp_path / "visits.parquet"
     visits(rng).write_parquet(path)
