@@ -96,13 +96,16 @@ def _up_to_date(
 def _remembered_unit(folder: Path) -> str | None:
     """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide.
 
-    So it is read from folders that are damaged or of another version, too, as long as they say one.
+    So it is read from folders that are damaged or of another version, too, as long as they say one; and from one that
+    was moved away by somebody who was killed before the new one took its name.
     """
-    try:
-        unit = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["unit"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return unit if isinstance(unit, str) else None
+    for place in (folder, outdated_beside(folder)):
+        try:
+            unit = json.loads((place / MANIFEST).read_text(encoding="utf-8"))["unit"]
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        return unit if isinstance(unit, str) else None
+    return None
 
 
 def refuse_foreign(folder: Path) -> None:

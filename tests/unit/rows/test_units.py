@@ -18,6 +18,7 @@ from holdfast.rows.columns import TEXT, storage_named
 from holdfast.rows.draws import AllRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.open import open_rows
+from holdfast.rows.partial import outdated_beside
 from holdfast.rows.units import Units
 from plain_query import PlainQuery, These
 
@@ -113,6 +114,15 @@ def test_a_folder_that_cannot_be_read_any_more_keeps_its_unit(
     manifest.write_text(manifest.read_text().replace(*change, 1))
     rows = open_rows(tmp_path / "visits.parquet")
     assert (rows.schema.unit, len(rows)) == ("patient", 300)
+
+
+def test_whoever_is_killed_while_a_new_folder_takes_its_name_leaves_the_unit(tmp_path: Path, rng: Generator) -> None:
+    path, folder = tmp_path / "visits.parquet", tmp_path / "visits.parquet.holdfast"
+    visits(rng).write_parquet(path)
+    open_rows(path, unit="patient")
+    folder.rename(outdated_beside(folder))
+    assert len(open_rows(path)) == 300
+    assert sorted(each.name for each in tmp_path.iterdir()) == [path.name, folder.name]
 
 
 def test_a_folder_that_is_written_anew_keeps_its_unit(tmp_path: Path, rng: Generator) -> None:
