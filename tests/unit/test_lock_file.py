@@ -119,6 +119,22 @@ def test_a_lock_that_was_closed_is_free_and_not_another_files(path: Path) -> Non
     os.close(other)
 
 
+def test_a_write_goes_on_when_the_file_is_closed_by_a_fork_at_that_moment(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def closed_just_before(file: object, what: int) -> None:
+        if what == fcntl.LOCK_EX:
+            ledger._store.store._lock_file.close()
+        flock(file, what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("holdfast.ledger.lock_file.fcntl.flock", closed_just_before)
+    waiting = Asking(ledger)  # by the committer's thread
+    waiting.join(10)
+    assert waiting.got.seq == 2
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_has_no_file_that_a_thread_of_its_parent_waits_with(ledger: Ledger, path: Path, holder: int) -> None:
     waiting = Asking(ledger)

@@ -21,17 +21,23 @@ class LockFile:
         self.file: FileIO | None = None  # not its number, which may be another file's once it is closed
 
     def acquire(self) -> None:
-        """Wait for the lock, however long."""
+        """Wait for the lock, however long; go on without it if the file is closed meanwhile, as before a fork."""
         if sys.platform != "win32":
-            if self.file is None:
-                self.file = FileIO(open_private(self._path), "r+")
-            fcntl.flock(self.file, fcntl.LOCK_EX)
+            file = self.file
+            if file is None:
+                file = self.file = FileIO(open_private(self._path), "r+")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except (ValueError, OSError):
+                if not file.closed:
+                    raise
 
     def release(self) -> None:
         """Let the next one have it."""
-        if sys.platform != "win32" and self.file is not None:
+        file = self.file
+        if sys.platform != "win32" and file is not None:
             with suppress(ValueError):  # closed meanwhile
-                fcntl.flock(self.file, fcntl.LOCK_UN)
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""

@@ -12,7 +12,8 @@ is turned over with probability `mass`, and two draws are enough. Where many par
 of a gradient) the coins are turned over before they are tossed: a coin of bias b that is turned over with probability m
 after it fell is a coin of bias m + (1 - 2m) b.
 
-A coin takes 16 random bits, and more only where these fall on the very step that its bias is in: its law is exact.
+A coin takes 16 random bits, and 53 more only where these fall on the very step that its bias is in: its chance of heads
+is its bias, rounded up to a multiple of 2^-69 at most.
 """
 
 import numpy as np

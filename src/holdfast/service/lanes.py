@@ -28,6 +28,7 @@ from holdfast.errors import TooManyRequests
 T = TypeVar("T")
 RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
+ENDING = 1.0  # seconds to wait for what is to be written, at most, when the lane is closed
 MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first was due, that one write waits for
 
 
@@ -168,11 +169,14 @@ class WritingLane:
         return asked.result
 
     def close(self) -> None:
-        """Start nothing more; what runs is not waited for."""
+        """Start nothing more. What runs is not waited for, but what is drawn is paid for: it is written when due."""
         with self._lock:
             self._closed = True
-            for _ in range(self._started):
-                self._wakeups.put(None)
+            self._wakeups.put(None)
+            last = max((_due(one.answers[-1]) for one in self._unwritten.values()), default=-inf)
+        deadline = max(last, time.monotonic()) + ENDING
+        while (self._unwritten or self._writing) and time.monotonic() < deadline:
+            time.sleep(0.1 * STALL)
 
     def _again(self, asked: "_Asked") -> None:
         """Put back, in front, what had to wait for somebody else's answer."""
@@ -224,10 +228,12 @@ class WritingLane:
                     due = due if alone else max(due, now + STALL)  # is whoever works still able to see to it then?
                 else:
                     self._since[me] = now
+                ended = self._closed and not self._unwritten
             if step is None:
-                self._wait(due - now)
-                if self._closed:
+                if ended:
+                    self._wakeups.put(None)  # for the next one
                     return
+                self._wait(due - now)
             elif isinstance(step, _Asked):
                 self._do(step)
             else:

@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any
 
 import pytest
@@ -14,8 +16,8 @@ from holdfast.service.lanes import Unfinished, WritingLane
 
 
 class Draft(Unfinished):
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, due: float = -inf) -> None:
+        self.name, self.due = name, due
 
 
 class Writer:
@@ -308,5 +310,35 @@ def test_what_is_left_to_a_thread_that_hangs_then_is_written_by_another() -> Non
         assert not hangs.done()
         go.set()
         await hangs
+
+    run(test)
+
+
+def test_what_is_paid_for_is_written_when_it_is_due_though_the_lane_is_closed_and_nobody_waits() -> None:
+    due = []
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        due.append(time.monotonic() + 0.2)
+        left = [lane.submit("eve", lambda again, i=i: Draft(f"draft {i}", due[0])) for i in range(2)]
+        await until(lambda: sum(len(each.answers) for each in lane._unwritten.values()) == 2)
+        for one in left:
+            one.cancel()
+        lane.close()
+        assert time.monotonic() >= due[0]
+        assert writer.batches == [["draft 0", "draft 1"]]
+        await until(lambda: not any(each.name == "holdfast test" for each in threading.enumerate()))
+
+    run(test)
+
+
+def test_a_lane_that_is_closed_does_not_wait_for_a_write_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "ENDING", 0.05)
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        writer.go.clear()
+        lane.submit("eve", draft("hers"))
+        await until(lambda: writer.batches == [["hers"]])
+        lane.close()
+        writer.go.set()
 
     run(test)

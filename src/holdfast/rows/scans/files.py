@@ -104,6 +104,7 @@ class FileScan(LazyScan):
         self.format = FORMATS[endings.pop()]
         self.path = root or (files[0] if len(files) == 1 else None)
         self.name = Path(root or first).stem if root or len(files) == 1 else _name_of(str(where))
+        self.skips_rows = self.format != "JSON lines"  # of which it counts lines, empty ones too
         given = dialect.given
         if given is not None and self.format != "CSV":
             raise InvalidArgument(f"{given} must be left out: {Path(first).name} says its own types.", name=given)

@@ -101,6 +101,7 @@ class LazyScan(Scan):
 
     format = "a table"
     frame: pl.LazyFrame
+    skips_rows = True  # whether Polars, told to begin after so many rows, counts rows
 
     def open(self) -> None:
         """Read the schema."""
@@ -135,7 +136,8 @@ class LazyScan(Scan):
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows in order; all of them, or it raises."""
         rows, read = self.rows(), after
-        frame = self.frame.slice(after) if after else self.frame
+        left = 0 if self.skips_rows else after
+        frame = self.frame.slice(after) if after > left else self.frame
         reading = iter(frame.collect_batches(maintain_order=True, chunk_size=BATCH))
         while True:
             try:
@@ -144,6 +146,8 @@ class LazyScan(Scan):
                 raise self.unfit(problem) or self.damaged() from None
             if batch is None:
                 break
+            if left:
+                batch, left = batch[left:], max(0, left - batch.height)
             read += batch.height
             yield from batch.iter_slices(BATCH)
         if rows not in (None, read):  # on some damage the reader stops without an error
