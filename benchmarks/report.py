@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -135,22 +136,15 @@ def goals(found: dict[str, Result]) -> str:
         sign = "at most" if ratio["better"] == "lower" else "at least"
         often = "" if len(ratios) == 1 else f" (worst of {len(ratios)})"
         met = "yes" if ratio["met"] else "**no**"
-        table["rows"].append([title, what + often, f"{ratio['value']:.3g}", f"{sign} {ratio['goal']:.3g}", met])
+        value, goal = ratio["value"], ratio["goal"]
+        table["rows"].append([title, what + often, number(value, goal), f"{sign} {number(goal)}", met])
     return written(table)
 
 
-def changes() -> str:
-    """Return what was made faster: ratios of the code before and after, in runs that took turns."""
-    path = RESULTS / "before.json"
-    if not path.exists():
-        return ""
-    result = json.loads(path.read_text())
-    table: Result = {"title": result["title"], "columns": ["what", "before, each run", "after, each run"], "rows": []}
-    for what, runs in result["runs"].items():
-        cells = [", ".join(f"{value:.2f}" for value in runs[when]) for when in ("before", "after")]
-        table["rows"].append([what, *cells])
-    changed = "\n".join(f"- {change}" for change in result["changes"])
-    return f"## Made faster\n\n{changed}\n\n{written(table)}\n\n{result['note']}"
+def number(value: float, goal: float = inf) -> str:
+    """Write a number in three digits, or in as many as tell it from the goal."""
+    digits = next((each for each in (3, 4, 5) if float(f"{value:.{each}g}") != goal), 3)
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.{digits}g}"
 
 
 def page(found: dict[str, Result], warnings: list[str], target: Path) -> str:
@@ -172,7 +166,6 @@ def page(found: dict[str, Result], warnings: list[str], target: Path) -> str:
         f"Measured on {on['processors']} processors with {on['memory_gb']} GB, {on['system']}, Python {on['python']},"
         f" {packages}{', small sizes' if run['small'] else ''}. {busy}",
         goals(found),
-        changes(),
     ]
     if warnings:
         parts.append("Worse than the last results:\n\n" + "\n".join(f"- {warning}" for warning in warnings))

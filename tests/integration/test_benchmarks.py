@@ -41,11 +41,16 @@ def test_the_small_size_runs_and_writes_a_page(report: ModuleType, tmp_path: Pat
     text = page.read_text()
     for name in report.CASES:
         assert report.hypothesis(name) in text
-    assert text.count("\n## ") == len(report.CASES) + ("## Made faster" in text)
+    assert text.count("\n## ") == len(report.CASES)
     for drawn in ("width", "growth-rows", "growth-questions"):
         assert f"benchmarks/{drawn}.svg" in text
         assert (tmp_path / "benchmarks" / f"{drawn}.svg").stat().st_size > 1_000
     assert kept == {path: path.read_bytes() for path in report.RESULTS.glob("*.json")}, "a small run keeps nothing"
+
+
+def test_a_number_is_told_from_its_goal(report: ModuleType) -> None:
+    written = [report.number(2.004, 2), report.number(2.4321, 2), report.number(2, 2), report.number(2_269.4)]
+    assert written == ["2.004", "2.43", "2", "2,269"]
 
 
 @pytest.mark.parametrize(
