@@ -9,6 +9,7 @@ somebody else's.
 
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -112,8 +113,8 @@ class WriterPool:
         """Return number, hash and log length of every commit that returned."""
         if not self._notes.exists():
             return []
-        lines = [line.split() for line in self._notes.read_text().splitlines()]
-        return [(int(seq), reached, int(length)) for seq, reached, length in lines]
+        notes = re.findall(r"<(\d+) (\w+) (\d+)>", self._notes.read_text())  # whole ones: a kill may cut one short
+        return [(int(seq), reached, int(length)) for seq, reached, length in notes]
 
     def count(self) -> int:
         """Return how many commits returned."""
@@ -142,7 +143,7 @@ def _write(task: dict[str, Any]) -> None:
         for _ in range(task["share"]):
             entry = commit(ledger, secrets.token_hex(8), charge=3)
             length = log.stat().st_size if log.exists() else 0
-            os.write(notes, f"{entry.seq} {entry.hash} {length}\n".encode())
+            os.write(notes, f"<{entry.seq} {entry.hash} {length}>\n".encode())
     except BudgetExhausted:
         return
     signal.pause()  # keep the connection open: closing would empty the log

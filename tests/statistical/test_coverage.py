@@ -60,6 +60,7 @@ def harmless(rng: Generator, rows: int, rare: float, **options: Any) -> tuple[di
 
 
 STRONG = partial(attacked, rows=5_000, asked=700, sign=False)
+ENOUGH = partial(attacked, rows=5_000, asked=350, sign=False)  # to break intervals that hold for the sample only
 QUICK = partial(attacked, rows=2_000, asked=180, sign=True)
 
 
@@ -85,8 +86,8 @@ def without_widening(monkeypatch: pytest.MonkeyPatch) -> None:
     ("guarantee", "world", "rows", "queries"),
     [
         ("exchange", STRONG, 5_000, 1_000),
-        ("posterior", STRONG, 5_000, 1_000),
-        ("information", STRONG, 5_000, 1_000),
+        ("posterior", ENOUGH, 5_000, 500),
+        ("information", ENOUGH, 5_000, 500),
         ("exchange", QUICK, 2_000, 300),  # the vote by signs
     ],
 )
@@ -101,7 +102,7 @@ def test_the_attack_breaks_intervals_that_hold_for_the_sample_only(
     seed: int, guarantee: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_widening(monkeypatch)
-    missed = misses(STRONG, worlds=MUTANT_WORLDS, seed=seed, queries=1_000, guarantee=guarantee)
+    missed = misses(ENOUGH, worlds=MUTANT_WORLDS, seed=seed, queries=500, guarantee=guarantee)
     assert breaks_promise(missed, MUTANT_WORLDS)
 
 
