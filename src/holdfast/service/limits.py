@@ -121,7 +121,7 @@ class RequestLimits:
         seconds = self._settings.timeout
         if not arrived:
             return ProtocolError(408, seconds=seconds)
-        again = "Send the request again with the same Idempotency-Key; it is not charged twice."
+        again = "Send the request again with the same Idempotency-Key; it is not charged twice. Without one, flips are."
         return ServiceUnavailable(f"No answer within {seconds:g} s. {again}")
 
     def _check_host(self, scope: Scope) -> None:
