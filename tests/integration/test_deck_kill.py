@@ -95,7 +95,7 @@ def must_be_whole(deck: Path, deals: int) -> None:
     opened.verify()
     assert len(opened._deals) == deals
     assert opened.cards == range(5_000 * deals)
-    assert [each.name for each in deck.iterdir() if each.name != "used"] == [f"{i + 1:04d}" for i in range(deals)]
+    assert {each.name for each in deck.iterdir()} - {"used"} == {f"{i + 1:04d}" for i in range(deals)}
     opened.close()
 
 
