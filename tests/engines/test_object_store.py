@@ -82,8 +82,8 @@ def test_an_object_that_was_replaced_is_noticed(bucket: str, tmp_path: Path, mon
     assert isinstance(made, Deck)
     batches, numbers = FileScan.batches, count(2)
 
-    def slow(self: FileScan) -> Iterator[pl.DataFrame]:
-        yield from batches(self)
+    def slow(self: FileScan, after: int = 0) -> Iterator[pl.DataFrame]:
+        yield from batches(self, after)
         replace_part(tmp_path, next(numbers))
 
     monkeypatch.setattr(FileScan, "batches", slow)
