@@ -25,14 +25,13 @@ from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithRe
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, tallied, tallied_parts
-from holdfast.rows.units import RowsOfUnits, Units, sums
+from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema, Type
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _SCAN = 8  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 2 << 20  # of packed lines: more fits no cache; of less, numpy takes longer to begin than to end
-_FEW_UNITS = 1_000  # whose rows come into the cache together
 _PIECE = 1 << 18  # rows hashed at once
 _MANY = 1 << 16  # consecutive rows, for which it pays to hand them over to Polars; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
@@ -275,7 +274,7 @@ class LocalRows:
                 counting, adds = query.contributions(self._frame(together.rows, query.columns))
             else:
                 self._about_to_read(together.rows, query.columns)
-                counting, adds = direct({name: _together(self._plain[name], together) for name in query.columns})
+                counting, adds = direct({name: together.values(self._plain[name], _pool) for name in query.columns})
             these = slice(together.begin, together.begin + together.counts.size)
             counted[these] += together.counts if counting is None else sums(counting, together.ends)
             total[these] += sums(adds, together.ends)
@@ -505,21 +504,3 @@ def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
         return booleans(values)
     whole = function.type is Type.INT and not function.nullable and not values.null_count()
     return values.to_numpy() if whole else floats(values)
-
-
-def _together(values: NDArray[Any], units: RowsOfUnits) -> NDArray[Any]:
-    """Return the values of all rows of some units.
-
-    A few units at a time, of which the first and the last row are read before all of them: many that are far apart come
-    into the cache together, and are still there. One row after the other takes three times as long.
-    """
-    found, touched = _pool(values.dtype, units.rows.size), _pool(values.dtype, _FEW_UNITS)
-    last, low = units.first + units.counts - 1, 0
-    for start in range(0, last.size, _FEW_UNITS):
-        stop = min(start + _FEW_UNITS, last.size)
-        for ends in (units.first, last):
-            values.take(ends[start:stop], out=touched[: stop - start], mode="clip")
-        high = int(units.ends[stop - 1])
-        values.take(units.rows[low:high], out=found[low:high], mode="clip")
-        low = high
-    return found

@@ -32,6 +32,7 @@ from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest
 from holdfast.schema import Column, Schema, Type
 
+FEW_UNITS = 1_000  # whose rows come into the cache together
 PARTITION_BYTES = 8 << 20  # sorted at once: little enough to stay in cache
 MOST_BYTES = 128 << 20  # of a partition, before it is partitioned again
 CHUNK_BYTES = 128 << 20  # written at once
@@ -98,6 +99,23 @@ class RowsOfUnits(NamedTuple):
     first: Indices  # of each unit, where it begins,
     counts: Indices  # how many rows it has here,
     ends: Indices  # and where they end among these
+
+    def values(self, column: NDArray[Any], pool: BufferPool) -> NDArray[Any]:
+        """Return what a column has in these rows.
+
+        A few units at a time, of which the first and the last row are read before all of them: many that are far apart
+        come into the cache together, and are still there. One row after the other takes three times as long.
+        """
+        found, touched = pool(column.dtype, self.rows.size), pool(column.dtype, FEW_UNITS)
+        last, low = self.first + self.counts - 1, 0
+        for start in range(0, last.size, FEW_UNITS):
+            stop = min(start + FEW_UNITS, last.size)
+            for ends in (self.first, last):
+                column.take(ends[start:stop], out=touched[: stop - start], mode="clip")
+            high = int(self.ends[stop - 1])
+            column.take(self.rows[low:high], out=found[low:high], mode="clip")
+            low = high
+        return found
 
 
 _memory = BufferPool()  # faulting in a new megabyte would cost as much as writing it
