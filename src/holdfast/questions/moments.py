@@ -230,7 +230,8 @@ def of_two(
     """
     if isinstance(within, Sequence) and any(isinstance(one, Sequence) for one in within):  # both ranges at once
         raise InvalidArgument(
-            f"within must be one range (low, high), that of {query}; got {within!r}. Say that of {other} as other_within.",
+            f"within must be one range (low, high), that of {query}; got {within!r}. Say that of {other} as"
+            " other_within.",
             name="within",
         )
     first = build_mean(query, context.schema, within=within, where=where)
