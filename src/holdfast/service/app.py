@@ -37,7 +37,7 @@ from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
-OFTEN = (1_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
+OFTEN = (10_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
 FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
 WRITING = 0.85  # of the grace, until all that is paid for is written
 routes = Routes()
