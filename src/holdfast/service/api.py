@@ -322,12 +322,15 @@ async def explore_plans(
     confidence: Annotated[float, Query(gt=0, lt=1, allow_inf_nan=False)] = 0.95,
 ) -> Response:
     """Plan from two of rows, queries and margin; all guarantees are compared on the third."""
-    found = await in_thread(request, lambda: compare_plans(rows, queries, margin, confidence))
+    found = await in_thread(request, lambda: compare_plans(request, rows, queries, margin, confidence))
     return json_response({"ok": True, **found})
 
 
-def compare_plans(rows: int | None, queries: int | None, margin: float | None, confidence: float) -> dict[str, Any]:
+def compare_plans(
+    request: Request, rows: int | None, queries: int | None, margin: float | None, confidence: float
+) -> dict[str, Any]:
     """Return the plan, its sentence, all alternatives, and margins for other numbers of rows per answer."""
+    state_of(request).count_plan(token_of(request))
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others, readings = [asdict(one) for one in found.alternatives], [asdict(one) for one in found.readings]
     return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others, "readings": readings}

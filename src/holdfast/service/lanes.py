@@ -14,7 +14,7 @@ import time
 from bisect import insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
@@ -45,6 +45,7 @@ class Lane:
         self._free, self._each, self._most_waiting = threads, each, waiting
         self._running: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # persons in turn
+        self._begun: set[Future[object]] = set()  # and not ended, whether or not anybody waits for it
 
     async def run(self, person: str, work: Callable[[], T]) -> T:
         """Return what `work` returns, in a thread, when it is this person's turn."""
@@ -59,9 +60,10 @@ class Lane:
             self._wait(person, asked)
         return asked.result  # type: ignore[return-value]
 
-    def close(self) -> None:
-        """Start nothing more; what runs is not waited for."""
+    def close(self, seconds: float = 0.0) -> None:
+        """Start nothing more, and wait for what runs, but no longer than this."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        wait(self._begun, seconds)
 
     def _may_run(self, person: str) -> bool:
         return self._free > 0 and self._running[person] < self._each
@@ -74,10 +76,12 @@ class Lane:
         self._waiting[person] = queue
 
     def _start(self, person: str, asked: _Waiting) -> None:
-        running = asyncio.get_running_loop().run_in_executor(self._pool, asked.work)
+        running = self._pool.submit(asked.work)
+        self._begun.add(running)
+        running.add_done_callback(self._begun.discard)
         self._free -= 1
         self._running[person] += 1
-        running.add_done_callback(partial(self._finish, person, asked))
+        asyncio.wrap_future(running).add_done_callback(partial(self._finish, person, asked))
 
     def _finish(self, person: str, asked: _Waiting, done: "asyncio.Future[object]") -> None:
         """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
@@ -169,13 +173,14 @@ class WritingLane:
         return asked.result
 
     def close(self) -> None:
-        """Start nothing more. What runs is not waited for, but what is drawn is paid for: it is written when due."""
+        """Start nothing more. What was begun is paid for: it is written when due, unless that takes too long."""
         with self._lock:
             self._closed = True
             self._wakeups.put(None)
-            last = max((_due(one.answers[-1]) for one in self._unwritten.values()), default=-inf)
-        deadline = max(last, time.monotonic()) + ENDING
-        while (self._unwritten or self._writing) and time.monotonic() < deadline:
+        last = time.monotonic()
+        while self._running and time.monotonic() < last + ENDING:
+            with self._lock:
+                last = max([last, *(_due(one.answers[-1]) for one in self._unwritten.values())])
             time.sleep(0.1 * STALL)
 
     def _again(self, asked: "_Asked") -> None:
@@ -406,8 +411,9 @@ class Lanes:
         self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
 
-    def close(self) -> None:
-        """Start nothing more."""
+    def close(self, seconds: float = 0.0) -> None:
+        """Start nothing more; have what is paid for written, also if whoever asked has left, within this time."""
+        begin = time.monotonic()
         self.reads.close()
         self.asks.close()
-        self.heavy.close()
+        self.heavy.close(max(0.0, seconds - (time.monotonic() - begin)))

@@ -314,6 +314,24 @@ def test_what_is_left_to_a_thread_that_hangs_then_is_written_by_another() -> Non
     run(test)
 
 
+def test_what_is_being_drawn_when_the_lane_is_closed_is_written() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        begun, go = threading.Event(), threading.Event()
+
+        def slow(again: object) -> object:
+            begun.set()
+            go.wait(30)
+            return Draft("drawn meanwhile", time.monotonic() + 0.1)
+
+        lane.submit("eve", slow)
+        await until(begun.is_set)
+        threading.Timer(0.1, go.set).start()
+        lane.close()
+        assert writer.batches == [["drawn meanwhile"]]
+
+    run(test)
+
+
 def test_what_is_paid_for_is_written_when_it_is_due_though_the_lane_is_closed_and_nobody_waits() -> None:
     due = []
 
