@@ -29,13 +29,12 @@ from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
-from holdfast.questions.history import history_frame
+from holdfast.questions.history import Standings, history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
-from holdfast.questions.standings import Standings
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order

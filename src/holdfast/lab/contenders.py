@@ -34,7 +34,7 @@ from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser, T
 from holdfast.lab.populations import RowQuestion
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.questions.question import Drawing, mechanism_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource

@@ -37,11 +37,11 @@ from holdfast.guarantees.solve import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.batch import Prices
 from holdfast.questions.budget import Budget
+from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
 from holdfast.questions.price import Price
 from holdfast.questions.question import Question
-from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
 from holdfast.service.calls import read_answer, read_table

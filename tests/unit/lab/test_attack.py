@@ -16,7 +16,7 @@ from holdfast.lab.attack import processes_for
 from holdfast.lab.baselines import FullLaplace, Naive, Thresholdout
 from holdfast.lab.populations import FinitePopulation, TableRule
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
 
 SETTINGS = {"rows": 200, "queries": 21, "worlds": 3, "seed": 5}
 

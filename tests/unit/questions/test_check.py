@@ -27,8 +27,7 @@ from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells
 from holdfast.queries.build import build_mean
-from holdfast.queries.code import functions_nats
-from holdfast.queries.guess import DifferenceGuess, Guess
+from holdfast.queries.guess import DifferenceGuess, Guess, functions_nats
 from holdfast.questions.check import CheckAnswer
 from holdfast.rows.draws import AllRows
 from holdfast.rows.open import open_rows

@@ -21,8 +21,7 @@ from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
 from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.gaussian import Gaussian
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Gaussian, Laplace
 from holdfast.rows.draws import Order
 
 CONFIDENCE = 0.95

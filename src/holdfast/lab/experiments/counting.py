@@ -17,7 +17,7 @@ from holdfast.lab.experiments.experiment import Experiment, Results, Size, short
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.rows.memory import memory_rows
 
 BETA, QUERIES = 0.05, 1_000
