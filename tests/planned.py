@@ -7,10 +7,10 @@ from holdfast.guarantees.gaussian import GaussianScans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneShare, OutcomeShares, Statistic
 from holdfast.mechanisms import noisy_means
 from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 from holdfast.queries.query import Query
 
 PAIRS = [

@@ -9,9 +9,9 @@ import polars as pl
 from holdfast import check
 from holdfast.beside import CONFUSION, SEALED
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import exists
+from holdfast.planning import plan
 from holdfast.queries.submission import CELLS, Metric
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness

@@ -32,8 +32,8 @@ from holdfast.answer import AnyAnswer
 from holdfast.cancel import Work, about_to_commit
 from holdfast.errors import HoldfastError, InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
-from holdfast.guarantees.solve import plan as make_plan
+from holdfast.guarantees.request import DEFAULT_CONFIDENCE
+from holdfast.planning import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.batch import Prices
 from holdfast.questions.budget import Budget

@@ -15,7 +15,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics import privacy, sizes
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import Values
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullLaplace, Releaser
@@ -24,6 +23,7 @@ from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
