@@ -26,13 +26,13 @@ from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
 from holdfast.questions.batch import MOST_TOGETHER, together_of
-from holdfast.questions.best import BestKept
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import require_affordable, too_dear
 from holdfast.questions.question import NOTHING_SPENT, Beside, Context, Drawing, Question
+from holdfast.questions.submit import BestKept
 from holdfast.randomness import Randomness
 from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.draws import Order

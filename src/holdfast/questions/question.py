@@ -32,7 +32,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.questions.best import Best
+    from holdfast.questions.submit import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)

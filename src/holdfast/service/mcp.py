@@ -32,16 +32,16 @@ from holdfast.answer import AnyAnswer
 from holdfast.cancel import Work, about_to_commit
 from holdfast.errors import HoldfastError, InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
-from holdfast.guarantees.solve import plan as make_plan
+from holdfast.guarantees.request import DEFAULT_CONFIDENCE
+from holdfast.planning import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.batch import Prices
 from holdfast.questions.budget import Budget
+from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
 from holdfast.questions.price import Price
 from holdfast.questions.question import Question
-from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
 from holdfast.service.calls import read_answer, read_table

@@ -13,8 +13,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.release import Tally
 from holdfast.queries.build import build_mean
-from holdfast.queries.moments import Quadratic
-from holdfast.queries.slices import Sliced
+from holdfast.queries.moments import Quadratic, Sliced
 from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Drawing
 from holdfast.questions.stages import Found, PlannedStages, edges_of
