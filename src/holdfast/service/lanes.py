@@ -59,9 +59,13 @@ class Lane:
             self._wait(person, asked)
         return asked.result  # type: ignore[return-value]
 
-    def close(self) -> None:
-        """Start nothing more; what runs is not waited for."""
+    def close(self, patience: float = 0.0) -> None:
+        """Start nothing more; wait so many seconds, at most, for what runs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if patience > 0:
+            ending = threading.Thread(target=self._pool.shutdown, daemon=True)
+            ending.start()
+            ending.join(patience)
 
     def _may_run(self, person: str) -> bool:
         return self._free > 0 and self._running[person] < self._each
@@ -401,13 +405,17 @@ def _too_many(most: int) -> TooManyRequests:
 class Lanes:
     """The three lanes of a process."""
 
-    def __init__(self, *, each: int, waiting: int, write: Callable[[list[Any]], list[object]]) -> None:
+    def __init__(
+        self, *, each: int, waiting: int, write: Callable[[list[Any]], list[object]], tick: float = 0.0
+    ) -> None:
+        self._tick = tick
         self.reads = Lane("reads", 8, each=each, waiting=waiting)
         self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start nothing more. What is drawn is paid for: it is written, if its tick is all that it waits for."""
+        deadline = time.monotonic() + self._tick + ENDING
         self.reads.close()
         self.asks.close()
-        self.heavy.close()
+        self.heavy.close(max(0.0, deadline - time.monotonic()))

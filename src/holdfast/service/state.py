@@ -41,7 +41,9 @@ class ServerState:
         self.datasets = Datasets(settings, self.database)
         self.questions = QuestionModels()
         self.metrics = Metrics()
-        self.lanes = Lanes(each=settings.asks_at_once, waiting=settings.asks_waiting, write=write_together)
+        self.lanes = Lanes(
+            each=settings.asks_at_once, waiting=settings.asks_waiting, write=write_together, tick=settings.tick
+        )
         self.service = AskService(
             settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
         )

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 import holdfast as hf
-from holdfast.service.lanes import Lane
+from holdfast.service import lanes
+from holdfast.service.lanes import Lane, Lanes
 
 
 def blocked(order: list[str], name: str, go: threading.Event) -> Callable[[], str]:
@@ -97,5 +99,36 @@ def test_an_error_is_the_callers_and_the_lane_goes_on() -> None:
             await lane.run("eve", broken)
         assert await lane.run("eve", lambda: 7) == 7
         lane.close()
+
+    asyncio.run(main())
+
+
+def test_a_list_that_is_paid_for_and_waits_for_its_tick_is_written_before_the_lanes_are_closed() -> None:
+    async def main() -> None:
+        some, begun, written = Lanes(each=1, waiting=1, write=list, tick=0.2), threading.Event(), []
+
+        def answer_list() -> None:
+            begun.set()
+            time.sleep(0.2)
+            written.append("a list")
+
+        some.heavy.submit("eve", answer_list).cancel()  # she has left
+        begun.wait(30)
+        some.close()
+        assert written == ["a list"]
+
+    asyncio.run(main())
+
+
+def test_lanes_are_closed_though_something_in_them_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "ENDING", 0.05)
+
+    async def main() -> None:
+        some, order, go = Lanes(each=1, waiting=1, write=list), [], threading.Event()
+        hangs = some.heavy.submit("eve", blocked(order, "hangs", go))
+        await until(lambda: order == ["hangs"])
+        some.close()
+        assert not hangs.done()
+        go.set()
 
     asyncio.run(main())
