@@ -121,6 +121,10 @@ class SqliteStore(Database):
                         self.commit(connection)
                 except BlockingIOError:
                     return False  # the committer's thread waits, so that this one can be interrupted
+                except ValueError:
+                    if not file.closed:
+                        raise
+                    return False  # closed by a handler that forked before anything was written
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
                         return False
@@ -275,9 +279,14 @@ class SqliteStore(Database):
 
     def _check_log(self) -> None:
         """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
-        if self._log_inode is not None and self._writes.connection is not None:
-            self._log_lost |= _inode(f"{self._name}-wal") != self._log_inode
+        if self._log_is_gone():
+            with self._writes.lock:  # whoever closes the last connection, as before a fork, removes the log, too
+                self._log_lost |= self._log_is_gone()
         self._refuse_lost_log()
+
+    def _log_is_gone(self) -> bool:
+        there = self._log_inode is not None and self._writes.connection is not None
+        return there and _inode(f"{self._name}-wal") != self._log_inode
 
     def _refuse_lost_log(self) -> None:
         if self._log_lost:

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
 from holdfast.cancel import Work, about_to_commit
-from holdfast.errors import HoldfastError, InvalidArgument, NotSignedIn, UnknownName
+from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.planning import plan as make_plan
@@ -285,7 +285,7 @@ def _on_the_clock(act: Callable[[], T]) -> T:
     work = Work(TICK)
     try:
         return work.run(act)
-    except HoldfastError:
+    except Exception:  # also one that nobody expected: rows may be the reason
         if work.begun:
             work.run(about_to_commit)
         raise
