@@ -123,7 +123,7 @@ def ask_all(location: str, dataset: str, notes: Path) -> list[Begun]:
         return subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
 
     askers = [start(1), start(2, 60), start(3)]  # the second is killed: it must not end by itself before
-    while not notes.exists() or notes.stat().st_size < 5_000:
+    while not notes.exists() or notes.stat().st_size < 15_000:  # some 140 questions, however slow the machine
         time.sleep(0.02)
         assert askers[1].poll() is None
     time.sleep(SECONDS / 4)

@@ -260,3 +260,13 @@ def test_pandas_frames_open_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_method_of_another_name_is_pointed_out(session: hf.Session) -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'median'\. Did you mean: 'quantile'"):
         session.median  # noqa: B018
+
+
+def test_two_ranges_in_one_option_say_where_the_second_goes(session: hf.Session) -> None:
+    with pytest.raises(hf.InvalidArgument, match=r"that of x; got .* Say that of x \* 2 as other_within\.$"):
+        session.correlation("x", "x * 2", within=((0, 1_000), (0, 2_000)))  # type: ignore[arg-type]
+
+
+def test_a_ratio_is_part_of_a_difference(session: hf.Session) -> None:
+    with pytest.raises(AttributeError, match="Did you mean: 'difference'"):
+        _ = session.ratio

@@ -53,7 +53,7 @@ OTHERWISE_CALLED = {  # elsewhere
     **dict.fromkeys(("median", "percentile"), "quantile"),
     **dict.fromkeys(("stddev", "sd"), "std"),
     **dict.fromkeys(("fit", "regression", "train"), "minimize"),
-    **dict.fromkeys(("compare", "ab", "lift"), "difference"),
+    **dict.fromkeys(("compare", "ab", "lift", "ratio"), "difference"),
     **{"sum": "total", "var": "variance", "corr": "correlation", "cov": "covariance", "guess": "check"},
 }
 OPTIONS_OTHERWISE_CALLED = {

@@ -4,7 +4,7 @@ What is asked of one number, and what of two, is a signature each (`of_one`, `of
 has, and how it is worked out of what they say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import inf, nan, sqrt
@@ -228,6 +228,12 @@ def of_two(
     Answer
         Its value and its interval for the population.
     """
+    if isinstance(within, Sequence) and any(isinstance(one, Sequence) for one in within):  # both ranges at once
+        raise InvalidArgument(
+            f"within must be one range (low, high), that of {query}; got {within!r}. Say that of {other} as"
+            " other_within.",
+            name="within",
+        )
     first = build_mean(query, context.schema, within=within, where=where)
     second = build_mean(other, context.schema, within=other_within, where=where)
     return MomentOf(context, (first, second), context.draws(Quadratic((first, second), FIRST), rows_per_query))
