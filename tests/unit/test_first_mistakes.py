@@ -16,7 +16,7 @@ import pytest
 import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
-from holdfast.cli.options import spell
+from holdfast.cli.messages import spell
 from holdfast.rows.scans.files import MissingAsText
 
 ROWS = pl.DataFrame({"x": range(1_000)})

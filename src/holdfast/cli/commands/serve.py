@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import (
     ChecksShare,
     Confidence,
@@ -24,7 +23,7 @@ from holdfast.errors import InvalidArgument, MissingExtra
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files or holdfast folders, or NAME=FILE."),
+    Argument(metavar="DATA", help="Parquet, CSV or Arrow files or holdfast folders, or NAME=FILE."),
 ]
 
 
@@ -39,22 +38,20 @@ def command(
     identical: Identical = False,
     checks: ChecksShare = None,
     guarantee: Guarantee = "best",
-    host: Annotated[str | None, typer.Option(help="The address to listen on; default 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port; default 8765, 0 for any free one.")] = None,
+    host: Annotated[str | None, Option(help="The address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, Option(help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
+        Option(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
     ] = None,
-    token_file: Annotated[str | None, typer.Option(help="Holds the admin's token, or receives a new one.")] = None,
-    data_folder: Annotated[str | None, typer.Option(help="Where the admin may register files from.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="The public address, behind a proxy: https://host.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Server processes; default 1.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests per second and token, on average.")] = None,
-    burst: Annotated[int | None, typer.Option(help="Requests at once per token.")] = None,
-    open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="Show /metrics to anyone, without a token.")
-    ] = False,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
+    token_file: Annotated[str | None, Option(help="Holds the admin's token, or receives a new one.")] = None,
+    data_folder: Annotated[str | None, Option(help="Where the admin may register files from.")] = None,
+    public_url: Annotated[str | None, Option(help="The public address, behind a proxy: https://host.")] = None,
+    workers: Annotated[int | None, Option(help="Server processes; default 1.")] = None,
+    rate: Annotated[float | None, Option(help="Requests per second and token, on average.")] = None,
+    burst: Annotated[int | None, Option(help="Requests at once per token.")] = None,
+    open_metrics: Annotated[bool, Option("--open-metrics", help="Show /metrics to anyone, without a token.")] = False,
+    config: Annotated[str | None, Option(metavar="FILE", help="Settings in a TOML file.")] = None,
     json: Json = False,
 ) -> None:
     """Serve datasets to many analysts: API, web page, one budget for each dataset.
