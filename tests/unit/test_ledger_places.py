@@ -19,9 +19,9 @@ from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
 from holdfast.ledger.drawn import Drawn
-from holdfast.ledger.entry import Place
+from holdfast.ledger.entry import APART, Place
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import APART, Held, Stock
+from holdfast.ledger.places import Held, Stock
 from holdfast.session import Session
 
 ONE = Cost(10, 1)

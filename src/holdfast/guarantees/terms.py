@@ -97,6 +97,10 @@ class Terms:
         """Rows of the dataset, those included that only check guesses."""
         return self.rows
 
+    def drawn(self, charge: int) -> int:
+        """Return the part of a charge that stands for draws from `rows`."""
+        return charge
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""

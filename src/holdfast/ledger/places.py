@@ -22,7 +22,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger.entry import LARGEST, Cost, Place
+from holdfast.ledger.entry import APART, LARGEST, Cost, Place
 from holdfast.ledger.forks import OfOneProcess
 from holdfast.ledger.store import Tip
 
@@ -34,7 +34,6 @@ SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
 FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
 REMEMBERED = 16  # more than a signal handler or a destructor can add while its thread is between two steps
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
-APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
 
 _INSTEAD = "Ask for less, or repeat an earlier question for free."
 _NO_CHARGE = (
