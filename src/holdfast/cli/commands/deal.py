@@ -26,7 +26,7 @@ def command(
         bool, Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
     ] = False,
     checks: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
+        float | None, Option(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
     ] = None,
     json: Json = False,
 ) -> None:
