@@ -64,10 +64,10 @@ def command(
     decks = made if isinstance(made, list) else [made]
     if json:
         found = [{"deck": each.location, "cards": each.cards.stop, "left": each.left} for each in decks]
-        show_json(name=decks[0].name, rows=len(decks[0]), decks=found)
+        show_json(name=decks[0].name, rows=len(decks[0]), kept_for_checks=decks[0].kept_count, decks=found)
         return
     for each in decks:
         say(f"{each.location.name}: {each.cards.stop:,} cards from {each.schema.units_of(len(each))}", bold=True)
     if decks[0].kept_count:
-        note(f"{decks[0].kept_count:,} of them are on no card: they only check guesses, with holdfast check.")
+        note(f"{decks[0].kept_count:,} of them are on no card: they check guesses (holdfast ask ... --kind check).")
     note(f"Ask it as any file: holdfast ask {decks[0].location.name} ... The ledger lies beside it.")
