@@ -41,9 +41,10 @@ class DrawerTerms(ExchangeTerms):
         """Those of both drawers."""
         return self.rows + self.kept
 
-    def drawn(self, charge: int) -> int:
-        """The account of coins."""
-        return charge % COINS
+    @property
+    def account(self) -> int:
+        """That of coins."""
+        return COINS
 
     def answers_left(self, charge: int, intervals: int) -> int:
         """Of the plan for coins."""

@@ -97,9 +97,10 @@ class Terms:
         """Rows of the dataset, those included that only check guesses."""
         return self.rows
 
-    def drawn(self, charge: int) -> int:
-        """Return the part of a charge that stands for draws from `rows`."""
-        return charge
+    @property
+    def account(self) -> int:
+        """A charge stands for draws from `rows` modulo this; what is above it is of another account."""
+        return 2 * NO_CAP
 
     @cached_property
     def statements(self) -> int:

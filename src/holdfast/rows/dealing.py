@@ -53,18 +53,19 @@ class Begun:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows that are kept for checks: which they are, how many, and what they add to the content."""
+    """Rows that are kept for checks: which they are, how many, and what they and the others add to the content."""
 
     division: Division
     rows: int
     sums: tuple[int, int]
+    others: tuple[int, int]
 
     def write(self, folder: Path) -> None:
         """Remember it beside them, durably: the next deal keeps the same ones, and it lies there whole or not."""
         new = folder / f"{_DIVISION}.new"
         division = self.division
         with new.open("w", encoding="ascii") as file:
-            json.dump([division.key.hex(), division.drawn, division.kept, self.rows, self.sums], file)
+            json.dump([division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others], file)
             file.flush()
             os.fsync(file.fileno())
         new.replace(folder / _DIVISION)
@@ -73,10 +74,10 @@ class KeptRows:
     def read(cls, folder: Path) -> "KeptRows":
         """Return what was remembered."""
         try:
-            key, drawn, kept, rows, sums = json.loads((folder / _DIVISION).read_text(encoding="ascii"))
+            key, drawn, kept, rows, sums, others = json.loads((folder / _DIVISION).read_text(encoding="ascii"))
         except (OSError, ValueError):
             raise RowSourceError(f"{folder} is damaged: it does not say which rows it keeps. Restore it.") from None
-        return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums))
+        return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums), tuple(others))
 
 
 class InOrder:
@@ -163,6 +164,11 @@ class Job:
                     begun, runs = self._deal_there(engine, note, scratch, rate, supply.rows, advance, stack)
             if self.scan.moment() != before or runs.content.rows != supply.rows:
                 raise self._changed()
+            if kept is not None and runs.content.sums != kept.others:  # then a row may be kept, and dealt from
+                raise RowSourceError(
+                    f"The rows of {self.scan.where or 'the table'} came in another order when they were read again, so"
+                    " none can be kept for checks. Sort them, or write them to a file first."
+                )
             fingerprint = self._fingerprint(runs.content, kept)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
             with reported(
@@ -341,15 +347,16 @@ class Job:
             raise RowSourceError(f"Rows are kept for checks of at most {MOST_DIVIDED:,}; leave checks out.")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        content = Content(self.scan.columns)
+        content, others = Content(self.scan.columns), Content(self.scan.columns)
 
         def batches() -> Iterator[pl.DataFrame]:
-            for batch in division.part(supply, kept=True):
+            for batch, rest in division.halves(supply):
                 content.add(batch)
+                others.add(rest)
                 yield batch
 
         write_rows(self.scan, self.origin, batches(), folder, self.complete, self.unit)
-        found = KeptRows(division, content.rows, content.sums)
+        found = KeptRows(division, content.rows, content.sums, others.sums)
         found.write(folder)
         return found
 

@@ -56,7 +56,7 @@ def cards_taken(plan: Plan, taken: Taken) -> int:
     Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
     whatever its number of steps.
     """
-    return plan.terms.drawn(taken.charge) // _charge_of_mean(plan) * _cards_of_mean(plan)
+    return taken.charge % plan.terms.account // _charge_of_mean(plan) * _cards_of_mean(plan)
 
 
 def _charge_of_mean(plan: Plan) -> int:
@@ -94,7 +94,7 @@ class CardDraws:
 
     def __init__(self, deck: "Deck", plan: Plan, ledger: LedgerView) -> None:
         require_dealt_for(deck, plan.terms.mechanism)
-        self._deck, self._ledger, self._drawn = deck, ledger, plan.terms.drawn
+        self._deck, self._ledger, self._account = deck, ledger, plan.terms.account
         self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)
 
     def join(self) -> None:
@@ -102,13 +102,9 @@ class CardDraws:
         self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
 
     @property
-    def reach(self) -> tuple[int, int]:
-        """The other way round than `cards_taken`; what checks have taken comes on top of it."""
-        charge = self._deck.cards.stop // self._cards_each * self._charge_each
-        if self._deck.kept is not None:
-            taken = self._ledger.taken.charge
-            charge += taken - self._drawn(taken)
-        return charge, NO_CAP
+    def reach(self) -> tuple[int, int, int]:
+        """The other way round than `cards_taken`."""
+        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP, self._account
 
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
@@ -128,7 +124,7 @@ class CardDraws:
         """As `cards_taken`, for all of these together."""
         means = 0
         for one in taken:
-            means += self._drawn(one.charge) // self._charge_each
+            means += one.charge % self._account // self._charge_each
         return means * self._cards_each
 
 

@@ -161,8 +161,8 @@ class Division:
             kept -= here
             yield mask
 
-    def part(self, supply: Supply, kept: bool) -> Iterator[pl.DataFrame]:
-        """Yield the rows of those that are kept, or of the others."""
+    def halves(self, supply: Supply) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Yield the rows of those that are kept, and of the others."""
         masks, mask = self.masks(), np.zeros(0, np.bool_)
         for batch in supply.read(0):
             lengths = None if supply.unit is None else lengths_of(batch, supply.unit)
@@ -171,13 +171,13 @@ class Division:
                 mask = np.concatenate([mask, next(masks, np.zeros(count, np.bool_))])
             these, mask = mask[:count], mask[count:]
             each = these if lengths is None else np.repeat(these, lengths)
-            yield batch.filter(pl.Series(each if kept else ~each))
+            yield batch.filter(pl.Series(each)), batch.filter(pl.Series(~each))
 
     def others(self, supply: Supply, rows_kept: int) -> Supply:
         """Return what cards are dealt from."""
 
         def read(after: int) -> Iterator[pl.DataFrame]:
-            for batch in self.part(supply, kept=False):
+            for _, batch in self.halves(supply):
                 yield batch.slice(after)
                 after -= min(after, batch.height)
 

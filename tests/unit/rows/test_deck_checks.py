@@ -1,5 +1,7 @@
 """Decks that keep rows for checks: no card is one of them, all deals and slices keep the same, and both are counted."""
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from holdfast.rows import sorting, supply
 from holdfast.rows.deal import deal
 from holdfast.rows.dealing import Job, KeptRows
 from holdfast.rows.deck import KEPT, Deck
+from holdfast.rows.scans.files import FileScan
 
 ROWS, SHARE = 2_000, 0.1
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here
@@ -116,6 +119,22 @@ def test_rows_in_another_order_are_refused_where_some_are_kept(table: Path) -> N
         turned(pl.read_parquet(table)).write_parquet(table.with_name("other.parquet"))
         with pytest.raises(RowSourceError, match="come in another order"):
             deal(table.with_name("other.parquet"), deck.location, cards=500, next=True)
+
+
+def test_rows_that_come_in_another_order_the_second_time_are_refused(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, times = FileScan.batches, count()
+
+    def turned(self: FileScan, after: int = 0) -> Iterator[pl.DataFrame]:
+        batches = read(self, after)
+        return batches if next(times) == 0 else (batch.reverse() for batch in batches)
+
+    monkeypatch.setattr(FileScan, "batches", turned)
+    with pytest.raises(RowSourceError, match="another order when they were read again"):
+        dealt(table, 500, checks=SHARE)
+    assert not table.with_name("t.deck").exists()
+    dealt(table, 500)  # without checks, the order of rows does not matter
 
 
 def test_two_decks_that_keep_other_rows_do_not_share_a_ledger(table: Path) -> None:
