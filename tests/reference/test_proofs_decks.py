@@ -19,13 +19,14 @@ from scipy.stats import chi2, norm
 
 import sequences
 from holdfast.rows import cards as cards_
-from holdfast.rows import sorting, supply
+from holdfast.rows import kept as kept_
+from holdfast.rows import sorting
 from holdfast.rows.cards import PLACE, Chance, Dealer
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.engines import ENGINES, Engine, Task
+from holdfast.rows.kept import Division
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.supply import Division
 from sequences import unlikeliness
 from toy_scan import Parts
 
@@ -354,7 +355,7 @@ def unlike(kept: Callable[[int], tuple[int, ...]], times: int = 4_000) -> float:
 
 
 def test_every_set_of_rows_is_kept_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supply, "_PIECE", 2)
+    monkeypatch.setattr(kept_, "_PIECE", 2)
     assert unlike(kept_by) > FALSE_ALARM
     assert unlike(of_the_whole_table) < FALSE_ALARM
 

@@ -4,15 +4,11 @@ The secret that places come from is made anew for every deal, and forgotten when
 beside the runs, so that the same call goes on where one was interrupted or killed, and deals the same cards.
 """
 
-import json
-import os
 import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -30,14 +26,14 @@ from holdfast.rows.content import Coder, Content, Part
 from holdfast.rows.deck import KEPT, deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
-from holdfast.rows.ingest import Together, reported, vouch, write_rows
+from holdfast.rows.ingest import Together, reported, vouch
+from holdfast.rows.kept import Division, KeptRows, keep, put
 from holdfast.rows.partial import Note, clear, swap_in
 from holdfast.rows.placing import Placing, incomplete
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
-from holdfast.rows.supply import MOST_DIVIDED, Chunk, Division, Supply, by_unit, counted
+from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
-_DIVISION = "division.json"  # which rows are kept for checks, beside them
 _FORMAT = 5  # how this program deals: another one would deal other cards
 
 
@@ -49,35 +45,6 @@ class Begun:
     secret: str = field(repr=False)
     ranges: int
     block: int
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """Rows that are kept for checks: which they are, how many, and what they and the others add to the content."""
-
-    division: Division
-    rows: int
-    sums: tuple[int, int]
-    others: tuple[int, int]
-
-    def write(self, folder: Path) -> None:
-        """Remember it beside them, durably: the next deal keeps the same ones, and it lies there whole or not."""
-        new = folder / f"{_DIVISION}.new"
-        division = self.division
-        with new.open("w", encoding="ascii") as file:
-            json.dump([division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others], file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(folder / _DIVISION)
-
-    @classmethod
-    def read(cls, folder: Path) -> "KeptRows":
-        """Return what was remembered."""
-        try:
-            key, drawn, kept, rows, sums, others = json.loads((folder / _DIVISION).read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            raise RowSourceError(f"{folder} is damaged: it does not say which rows it keeps. Restore it.") from None
-        return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums), tuple(others))
 
 
 class InOrder:
@@ -164,11 +131,6 @@ class Job:
                     begun, runs = self._deal_there(engine, note, scratch, rate, supply.rows, advance, stack)
             if self.scan.moment() != before or runs.content.rows != supply.rows:
                 raise self._changed()
-            if kept is not None and runs.content.sums != kept.others:  # then a row may be kept, and dealt from
-                raise RowSourceError(
-                    f"The rows of {self.scan.where or 'the table'} came in another order when they were read again, so"
-                    " none can be kept for checks. Sort them, or write them to a file first."
-                )
             fingerprint = self._fingerprint(runs.content, kept)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
             with reported(
@@ -182,7 +144,8 @@ class Job:
                         done = 0 if runs.placing is None else self._in_order(path).read()
                         ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
                         if kept is not None and not deals_in(path):
-                            self._put_kept(path)
+                            path.mkdir(parents=True, exist_ok=True)
+                            put(self.work / KEPT, path / KEPT, self.scan.path)
                         self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
@@ -328,10 +291,8 @@ class Job:
         swap_in(self.scan.path, partial, target)
 
     def _keep(self, supply: Supply) -> KeptRows | None:
-        """Write the rows that are kept for checks, unless they are there; None if there are to be none."""
-        folder, there = self.work / KEPT, next(iter(deals_in(self.paths[0])), None)
-        if (folder / _DIVISION).exists():
-            return KeptRows.read(folder)
+        """Keep rows for checks, those of earlier cards if there are such; None if there are to be none."""
+        there = next(iter(deals_in(self.paths[0])), None)
         if there is not None:
             division = KeptRows.read(self.paths[0] / KEPT).division if _dealt(there).kept else None
         elif self.checks is not None:
@@ -343,40 +304,11 @@ class Job:
             return None
         if division.drawn != supply.drawn:
             raise self._another()
-        if supply.drawn > MOST_DIVIDED:
-            raise RowSourceError(f"Rows are kept for checks of at most {MOST_DIVIDED:,}; leave checks out.")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
-        content, others = Content(self.scan.columns), Content(self.scan.columns)
-
-        def batches() -> Iterator[pl.DataFrame]:
-            for batch, rest in division.halves(supply):
-                content.add(batch)
-                others.add(rest)
-                yield batch
-
-        write_rows(self.scan, self.origin, batches(), folder, self.complete, self.unit)
-        found = KeptRows(division, content.rows, content.sums, others.sums)
-        found.write(folder)
-        return found
-
-    def _put_kept(self, path: Path) -> None:
-        """Put the rows that are kept into a deck, before its first cards: all slices have the same."""
-        partial = self.work / f"{path.name}.kept"
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(self.work / KEPT, partial, copy_function=os.link)
-        path.mkdir(parents=True, exist_ok=True)
-        swap_in(self.scan.path, partial, path / KEPT)
+        return keep(division, supply, self.work / KEPT, self.scan, self.origin, self.complete)
 
     def _fingerprint(self, dealt: Content, kept: KeptRows | None) -> str:
         """Return the hash of the whole table, and of which rows are kept; refuse another than decks were dealt from."""
-        content = Content(self.scan.columns)
-        content.include(dealt.rows, dealt.sums)
-        if kept is not None:
-            content.include(kept.rows, kept.sums)
-        found = content.fingerprint()
-        if kept is not None:  # two decks with one ledger keep the same rows, or what one checks on, the other asks
-            found = sha256(f"{found}, kept for checks: {kept.rows} rows, {kept.sums}".encode()).hexdigest()
+        found = dealt.fingerprint() if kept is None else kept.fingerprint(dealt, self.scan)
         for path in self.paths:
             for folder in deals_in(path)[:1]:
                 if _dealt(folder).fingerprint != found:

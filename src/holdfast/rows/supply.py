@@ -3,14 +3,13 @@
     Supply     counted; it can be read from the beginning again
     counted    rows as they come; a stream is written to disk first, since nobody can count it otherwise
     by_unit    rows by unit (`units`), written to disk in files that no unit straddles
-    Division   which rows, or units, are kept for checks; the others are dealt from
 
 The number of what is drawn from must be known before the first card is dealt.
 """
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +18,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.randomness import keyed_generator
 from holdfast.rows.cards import chunks
 from holdfast.rows.scans.scan import Scan
 from holdfast.rows.units import Grouping
 
-MOST_DIVIDED = 10**9 - 1  # rows or units, of which numpy can draw how many are kept
-_PIECE = 1 << 18  # of which it is decided at once whether they are kept; part of what the next deal repeats
 MOST_ROWS = 1 << 20  # of one unit: they are in memory together, as often as the unit is drawn from a chunk
 
 
@@ -130,58 +126,6 @@ def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
     about.with_suffix(".new").write_text(json.dumps([units, spool.files, spool.rows]), encoding="ascii")
     about.with_suffix(".new").replace(about)
     return Supply(spool.rows, units, spool.read, unit)
-
-
-@dataclass(frozen=True)
-class Division:
-    """A uniformly random set of rows, or units, which only check guesses; no card is dealt from them.
-
-    Of every piece of the table a hypergeometric number is kept, and that many of it: `docs/proofs/decks.md`.
-
-    Parameters
-    ----------
-    key
-        Secret; with the same one, and rows in the same order, it is the same set.
-    drawn, kept
-        How many rows or units there are, and how many of them are kept.
-    """
-
-    key: bytes = field(repr=False)
-    drawn: int
-    kept: int
-
-    def masks(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield, piece after piece, whether each row or unit is kept."""
-        rng, kept = keyed_generator(self.key), self.kept
-        for start in range(0, self.drawn, _PIECE):
-            left = self.drawn - start
-            mask = np.zeros(min(_PIECE, left), np.bool_)
-            here = int(rng.hypergeometric(kept, left - kept, mask.size))
-            mask[rng.choice(mask.size, here, replace=False, shuffle=False)] = True
-            kept -= here
-            yield mask
-
-    def halves(self, supply: Supply) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Yield the rows of those that are kept, and of the others."""
-        masks, mask = self.masks(), np.zeros(0, np.bool_)
-        for batch in supply.read(0):
-            lengths = None if supply.unit is None else lengths_of(batch, supply.unit)
-            count = batch.height if lengths is None else lengths.size
-            while mask.size < count:  # rows that were not counted are not kept: whoever counts again will notice
-                mask = np.concatenate([mask, next(masks, np.zeros(count, np.bool_))])
-            these, mask = mask[:count], mask[count:]
-            each = these if lengths is None else np.repeat(these, lengths)
-            yield batch.filter(pl.Series(each)), batch.filter(pl.Series(~each))
-
-    def others(self, supply: Supply, rows_kept: int) -> Supply:
-        """Return what cards are dealt from."""
-
-        def read(after: int) -> Iterator[pl.DataFrame]:
-            for _, batch in self.halves(supply):
-                yield batch.slice(after)
-                after -= min(after, batch.height)
-
-        return replace(supply, rows=supply.rows - rows_kept, drawn=supply.drawn - self.kept, read=read)
 
 
 class Spool:

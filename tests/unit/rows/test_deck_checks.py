@@ -11,10 +11,12 @@ import pytest
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.rows import cards as cards_
-from holdfast.rows import sorting, supply
+from holdfast.rows import kept as kept_
+from holdfast.rows import sorting
 from holdfast.rows.deal import deal
-from holdfast.rows.dealing import Job, KeptRows
+from holdfast.rows.dealing import Job
 from holdfast.rows.deck import KEPT, Deck
+from holdfast.rows.kept import KeptRows
 from holdfast.rows.scans.files import FileScan
 
 ROWS, SHARE = 2_000, 0.1
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.Vacuou
 @pytest.fixture(autouse=True)
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several pieces of the table, chunks, ranges and runs."""
-    monkeypatch.setattr(supply, "_PIECE", 300)
+    monkeypatch.setattr(kept_, "_PIECE", 300)
     monkeypatch.setattr(cards_, "CHUNK", 256)
     monkeypatch.setattr(sorting, "MOST", 1_024)
     monkeypatch.setattr(sorting, "_CACHED", 512)
@@ -153,7 +155,7 @@ def test_two_decks_that_keep_other_rows_do_not_share_a_ledger(table: Path) -> No
             hf.Session(deck, ledger=ledger)
 
 
-@pytest.mark.parametrize("stage", ["_deal_here", "_put_kept", "_write"])
+@pytest.mark.parametrize("stage", ["_deal_here", "_fingerprint", "_write"])
 def test_a_deal_that_was_interrupted_keeps_what_it_kept(
     table: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
