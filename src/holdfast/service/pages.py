@@ -285,7 +285,8 @@ def _panels(frame: pl.DataFrame) -> list[dict[str, Any]]:
     found = aggregates_of(frame)
     ends = {end for pair in found.values() for end in pair}
     groups = frame.select(name for name in frame.columns if name not in found and name not in ends).rows()
-    labels = [", ".join(map(str, group)) for group in groups] or [None] * frame.height
+    labels: list[str | None] = [", ".join(map(str, group)) for group in groups]
+    labels = labels or [None] * frame.height
 
     def drawn(name: str) -> dict[str, Any]:
         values = zip(labels, frame.select(name, *found[name]).rows(), strict=True)
