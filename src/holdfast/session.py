@@ -257,7 +257,7 @@ class Session(Answering, Verbs):
         question = kind_named(kind).question(context, query, **options)
         if idempotency_key is not None:
             question = self._keyed(question, idempotency_key)
-        return replace(question, terms=context.guarantee.terms)
+        return question.under(context.guarantee.terms)
 
     # -- looking before paying ----------------------------------------------------------------------------------
 

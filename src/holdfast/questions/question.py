@@ -140,6 +140,12 @@ class Question:
             except UnicodeEncodeError:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
 
+    def under(self, terms: Terms) -> "Question":
+        """Return the question as prepared under these terms. Its texts were looked at when it was made."""
+        prepared = object.__new__(Question)
+        prepared.__dict__.update(self.__dict__, terms=terms)
+        return prepared
+
     @silence
     def result(self, drawing: Drawing) -> Result:
         """Return what its steps find. Nothing about the rows raises or warns."""

@@ -4,14 +4,13 @@ Every route is a few lines: the token, the dataset, one verb of the session, pla
 slow disk delays no other request.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -72,9 +71,6 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **errors}
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
 class JsonResponse(Response):
     """JSON that is sent in one piece if the connection can take it."""
 
@@ -88,7 +84,7 @@ class JsonResponse(Response):
 
 def json_response(payload: dict[str, Any], status: int = 200) -> Response:
     """Return compact JSON."""
-    return JsonResponse(_encode(payload), status)
+    return JsonResponse(to_json(payload, inf_nan_mode="null"), status)
 
 
 def _json_body(request: Request) -> Any:

@@ -285,7 +285,7 @@ def test_who_has_waited_leaves_the_rest_to_who_went_on(monkeypatch: pytest.Monke
         rest = lane.submit("carol", lambda again: "the rest")
         waited.set()
         assert await slow == "waited"
-        await until(lambda: lane._idle == 1)
+        await until(lambda: len(lane._idle) == 1)
         assert not rest.done()
         worked.set()
         assert [await busy, await rest] == ["worked", "the rest"]
