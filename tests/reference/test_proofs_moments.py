@@ -14,7 +14,7 @@ from scipy.stats import binom
 from examples import examples
 from ghost_worlds import Array, World, farthest, sessions, standing
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.mathematics import exchange, moments, slices
+from holdfast.guarantees.mathematics import exchange, moments
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.questions import moments as asked
 from holdfast.questions.moments import (
@@ -394,10 +394,10 @@ def test_excess_of_a_sum_of_exponents(coins: int) -> None:
 
 def test_the_tail_of_a_sum_is_the_formula_of_the_page_and_its_inverse() -> None:
     for x, coins in ((9.0, 2), (20.0, 6)):
-        expected = min(1.0, min(excess(x - ahead, coins) / ahead for ahead in slices.AHEAD))
-        assert slices.sum_tail(x, coins) == pytest.approx(expected, rel=1e-9)
-        x = slices.sum_exponent(1e-5, coins)
-        assert slices.sum_tail(x, coins) <= 1e-5 <= slices.sum_tail(x - 1e-6, coins)
+        expected = min(1.0, min(excess(x - ahead, coins) / ahead for ahead in moments.AHEAD))
+        assert moments.sum_tail(x, coins) == pytest.approx(expected, rel=1e-9)
+        x = moments.sum_exponent(1e-5, coins)
+        assert moments.sum_tail(x, coins) <= 1e-5 <= moments.sum_tail(x - 1e-6, coins)
 
 
 def test_the_sum_of_exponents_at_the_posterior_mean() -> None:
@@ -417,7 +417,7 @@ def test_the_sum_of_exponents_at_the_posterior_mean() -> None:
         down = rng.integers(0, 2, coins).astype(bool)  # of a weighted sum: the lower tail where the weight is negative
         tails = np.where(down, binom.logsf(counts - 1, draws, mean), binom.logcdf(counts, draws, mean))
         for x in np.linspace(0.02, 12, 60):
-            bound, found = slices.sum_tail(float(x), coins), float(chance[-tails.sum(axis=1) > x].sum())
+            bound, found = moments.sum_tail(float(x), coins), float(chance[-tails.sum(axis=1) > x].sum())
             assert found <= bound + SLACK
             nearest = max(nearest, found / bound)
     assert nearest > 0.9
@@ -431,7 +431,7 @@ def test_the_largest_sum_holds_every_bias_that_the_exponents_allow(signs: tuple[
         draws, truth = rng.integers(100, 900, 3), rng.random(3) ** 3
         ones = rng.binomial(draws, mass + (1 - 2 * mass) * truth)
         weights = np.array(signs) * rng.uniform(0.05, 1, 3)
-        sums = slices.CoinSums(ones, draws, mass=mass, x=x)
+        sums = moments.CoinSums(ones, draws, mass=mass, x=x)
         bound = sums.largest(weights)
         spread = np.sqrt((ones + 1) / draws) / np.sqrt(draws)
         tried = np.clip(ones / draws + rng.normal(size=(20_000, 3)) * 3 * spread, 1e-6, 1 - 1e-6)
@@ -440,7 +440,7 @@ def test_the_largest_sum_holds_every_bias_that_the_exponents_allow(signs: tuple[
         assert values[total <= x].max() <= bound + SLACK
         seen = float(weights @ np.clip((ones / draws - mass) / (1 - 2 * mass), 0, 1))
         reached = max(reached, (values[total <= x].max() - seen) / (bound - seen))
-        equal = slices.CoinSums(ones, draws, mass=mass, x=x / 3)  # each coin with a third of it
+        equal = moments.CoinSums(ones, draws, mass=mass, x=x / 3)  # each coin with a third of it
         alone += values[total <= x].max() > sum(
             w * (high if w > 0 else low) for w, (low, high) in zip(weights, equal.each, strict=True)
         )
@@ -459,7 +459,7 @@ def test_the_square_of_a_sliced_number_has_two_regions() -> None:
         draws, cuts = rng.integers(200, 900, 3), np.array([0.0, 0.2, 0.5, 1.0])
         ones = rng.binomial(draws, mass + (1 - 2 * mass) * np.sort(rng.random(3))[::-1])
         rise = np.diff((cuts - 0.45) ** 2)  # falls, then grows
-        sums = slices.CoinSums(ones, draws, mass=mass, x=x)
+        sums = moments.CoinSums(ones, draws, mass=mass, x=x)
         bound = sums.largest(np.maximum(rise, 0)) + sums.largest(np.minimum(rise, 0))
         tried = np.clip(ones / draws + rng.normal(size=(20_000, 3)) * 4 / np.sqrt(draws) * 0.5, 1e-6, 1 - 1e-6)
         up, down = (sum(exponents(ones[j], draws[j], tried[:, j], up=way) for j in range(3)) for way in (True, False))

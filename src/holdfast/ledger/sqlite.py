@@ -47,7 +47,6 @@ if sys.platform != "win32":
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
-CHECKPOINT = "wal_autocheckpoint=8000"  # pages of the log: the commit that moves them takes tens of times as long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
@@ -345,7 +344,7 @@ class SqliteStore(Database):
             cached_statements=32,
         )
         try:
-            for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF", CHECKPOINT):
+            for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {setting}")
             if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave foreign files as they are
                 connection.execute("PRAGMA journal_mode=WAL")

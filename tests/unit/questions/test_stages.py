@@ -17,8 +17,7 @@ from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.release import Tally
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
-from holdfast.queries.moments import Quadratic
-from holdfast.queries.slices import Sliced
+from holdfast.queries.moments import Quadratic, Sliced
 from holdfast.questions import moments
 from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Context, Drawing

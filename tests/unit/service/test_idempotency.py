@@ -92,7 +92,7 @@ def test_a_moment_in_which_every_thread_looks_leaves_connections_for_quotas(
     monkeypatch.setattr(pool, "_timeout", 0.1)
     with ExitStack() as everybody:
         for _ in range(20):  # threads of a server
-            everybody.enter_context(here._connection())
+            everybody.enter_context(here._cursor())
         for _ in range(5):
             everybody.enter_context(database.relaxed.connect())
         with pytest.raises(hf.ServiceUnavailable, match="token database"):

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast as hf
-from holdfast.service import lanes
-from holdfast.service.lanes import Lane, Lanes
+from holdfast.service.lanes import Lane
 
 
 def blocked(order: list[str], name: str, go: threading.Event) -> Callable[[], str]:
@@ -89,6 +88,28 @@ def test_a_caller_who_leaves_does_not_free_the_thread() -> None:
     asyncio.run(main())
 
 
+def test_closing_waits_for_what_was_begun_and_for_no_longer_than_it_may() -> None:
+    async def main() -> None:
+        order, stays, ends = [], threading.Event(), threading.Event()
+        lane = Lane("test", 2, each=1, waiting=2)
+        lane.submit("eve", blocked(order, "eve", ends)).cancel()  # who asked has left, and it is paid for
+        lane.submit("ana", blocked(order, "ana", stays))
+        never = lane.submit("ana", blocked(order, "never", ends))
+        await until(lambda: len(order) == 2)
+        threading.Timer(0.1, ends.set).start()
+        begin = time.monotonic()
+        lane.close(0.3)
+        assert 0.3 <= time.monotonic() - begin < 5
+        assert len(lane._begun) == 1  # that of ana, which did not end
+        assert not never.done()
+        stays.set()
+        lane.close(30)
+        assert not lane._begun
+        assert sorted(order) == ["ana", "eve"]
+
+    asyncio.run(main())
+
+
 def test_an_error_is_the_callers_and_the_lane_goes_on() -> None:
     def broken() -> None:
         raise ZeroDivisionError
@@ -99,36 +120,5 @@ def test_an_error_is_the_callers_and_the_lane_goes_on() -> None:
             await lane.run("eve", broken)
         assert await lane.run("eve", lambda: 7) == 7
         lane.close()
-
-    asyncio.run(main())
-
-
-def test_a_list_that_is_paid_for_and_waits_for_its_tick_is_written_before_the_lanes_are_closed() -> None:
-    async def main() -> None:
-        some, begun, written = Lanes(each=1, waiting=1, write=list, tick=0.2), threading.Event(), []
-
-        def answer_list() -> None:
-            begun.set()
-            time.sleep(0.2)
-            written.append("a list")
-
-        some.heavy.submit("eve", answer_list).cancel()  # she has left
-        begun.wait(30)
-        some.close()
-        assert written == ["a list"]
-
-    asyncio.run(main())
-
-
-def test_lanes_are_closed_though_something_in_them_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "ENDING", 0.05)
-
-    async def main() -> None:
-        some, order, go = Lanes(each=1, waiting=1, write=list), [], threading.Event()
-        hangs = some.heavy.submit("eve", blocked(order, "hangs", go))
-        await until(lambda: order == ["hangs"])
-        some.close()
-        assert not hangs.done()
-        go.set()
 
     asyncio.run(main())

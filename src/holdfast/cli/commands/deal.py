@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Json, has_password
 from holdfast.cli.output import note, say, show_json
 from holdfast.errors import InvalidArgument
@@ -12,19 +11,19 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
-    deck: Annotated[str, typer.Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
-    cards: Annotated[float, typer.Option(help="How many draws: questions times rows that an answer reads.")],
-    next: Annotated[bool, typer.Option("--next", help="Deal more cards into a deck that is there.")] = False,
-    slices: Annotated[int, typer.Option(help="Decks to deal at once, one for each machine.")] = 1,
+    source: Annotated[str, Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
+    deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
+    cards: Annotated[float, Option(help="How many draws: questions times rows that an answer reads.")],
+    next: Annotated[bool, Option("--next", help="Deal more cards into a deck that is there.")] = False,
+    slices: Annotated[int, Option(help="Decks to deal at once, one for each machine.")] = 1,
     complete: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
+        str | None, Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
+        str | None, Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
     ] = None,
     distinct: Annotated[
-        bool, typer.Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
+        bool, Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
     ] = False,
     json: Json = False,
 ) -> None:
