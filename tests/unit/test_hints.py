@@ -42,6 +42,7 @@ def test_a_hint_is_given_and_works(query: str, hint: str, better: str) -> None:
     ("content", "hint", "options"),
     [
         (b"x;y\n1;2\n", "separator=';'", {"separator": ";"}),
+        (b"x;y\n1,5;2,5\n", "separator=';'", {"separator": ";", "decimal": ","}),
         (b"name,x\nM\xfcller,1\nMaier,2\n", "line 2: its text is not utf-8", {"encoding": "latin-1"}),
     ],
 )

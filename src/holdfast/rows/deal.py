@@ -47,6 +47,7 @@ def deal(
     separator: str | None = None,
     encoding: str = "utf-8",
     null_values: Collection[str] = (),
+    decimal: str = ".",
     version: int | None = None,
     progress: bool | None = None,
 ) -> Deck | list[Deck]:
@@ -78,7 +79,7 @@ def deal(
         out: beside the deck.
     name
         What the dataset is called; left out: the name of the deck.
-    complete, types, separator, encoding, null_values, version, progress
+    complete, types, separator, encoding, null_values, decimal, version, progress
         As for `open`.
 
     Returns
@@ -93,7 +94,7 @@ def deal(
     paths = _paths(Path(deck), slices)
     there = _first_cards(paths[0])
     dataset = name or (there.source.name if there else Path(deck).name.removesuffix(".deck"))
-    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
+    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values, decimal), version)
     try:
         scan.open()
         unit = _unit(unit, there, engine, scan)
