@@ -26,13 +26,13 @@ from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
 from holdfast.questions.batch import MOST_TOGETHER, together_of
-from holdfast.questions.best import BestKept
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import require_affordable, too_dear
 from holdfast.questions.question import NOTHING_SPENT, Beside, Context, Drawing, Question
+from holdfast.questions.submit import BestKept
 from holdfast.randomness import Randomness
 from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.draws import Order
@@ -214,7 +214,7 @@ class Answering:
             return None
         context = self._current()
         following = question.after(entry.answer, context)
-        return None if following is None else replace(following, terms=context.guarantee.terms)
+        return None if following is None else following.under(context.guarantee.terms)
 
     def look_to_come(self, question: Question) -> Question:
         """Return the look at a `question` that would be drawn if it were asked now; without looks, the question."""
@@ -298,7 +298,8 @@ class Answering:
         if not self._joined:
             self._draws.expect(())
             self._begin(question)
-        if question.terms is not None and question.terms != self._context.guarantee.terms:
+        terms, standing = question.terms, self._context.guarantee.terms
+        if terms is not None and terms is not standing and terms != standing:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
 
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:

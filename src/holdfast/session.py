@@ -21,21 +21,19 @@ from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witne
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
 from holdfast.guarantees.plan import VacuousPlan
-from holdfast.guarantees.request import PlanRequest
-from holdfast.guarantees.solve import Queries
+from holdfast.guarantees.request import PlanRequest, Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
-from holdfast.questions.history import history_frame
+from holdfast.questions.history import Standings, history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
-from holdfast.questions.standings import Standings
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
@@ -117,6 +115,8 @@ class Session(Answering, Verbs):
         categories: Mapping[str, Sequence[Any] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
+        if queries is not None and margin is not None:
+            raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
         request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks)
         check_analyst(analyst)
         randomness = Randomness(seed)
@@ -259,7 +259,7 @@ class Session(Answering, Verbs):
         question = kind_named(kind).question(context, query, **options)
         if idempotency_key is not None:
             question = self._keyed(question, idempotency_key)
-        return replace(question, terms=context.guarantee.terms)
+        return question.under(context.guarantee.terms)
 
     # -- looking before paying ----------------------------------------------------------------------------------
 

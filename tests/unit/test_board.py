@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.guarantees.ladder import ABOUT
 from holdfast.ledger import FileWitness, content_of
 from holdfast.ledger.opening import forget_all
-from holdfast.queries.metrics import METRICS, Metric
+from holdfast.queries.submission import METRICS, Metric
 from holdfast.questions import KINDS
 from holdfast.rows.folder import FolderRows
 

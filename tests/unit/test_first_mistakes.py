@@ -5,7 +5,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 from traceback import extract_tb, format_exception
 
@@ -18,7 +17,6 @@ import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
 from holdfast.cli.messages import spell
-from holdfast.guarantees import solve
 from holdfast.rows.scans.files import NumbersAsText
 
 ROWS = pl.DataFrame({"x": range(1_000)})
@@ -204,12 +202,6 @@ def test_the_command_line_counts_as_python_does(tmp_path: Path, capsys: pytest.C
     with pytest.raises(SystemExit):
         main(["plan", "1000"])
     assert capsys.readouterr().err.startswith("Write --rows 1000: ")
-
-
-def test_a_plan_of_data_has_the_options_that_a_plan_of_rows_has() -> None:
-    of_data, of_rows = (dict(signature(each).parameters) for each in (hf.plan, solve.plan))
-    assert [of_data.pop(name).default for name in ("data", "unit")] == [None, None]
-    assert of_data == of_rows
 
 
 def test_a_plan_counts_units(tmp_path: Path) -> None:

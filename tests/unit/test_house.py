@@ -44,7 +44,6 @@ ROOMS = (
     "answering",
     "session",
     "parts",
-    "evaluations",
     "board",
     "sklearn",
     "lab",

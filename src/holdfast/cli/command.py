@@ -172,7 +172,7 @@ class Command(click.Command):
 
 def _with_registered(text: str) -> str:
     if "{metrics}" in text:
-        from holdfast.queries.metrics import METRICS
+        from holdfast.queries.submission import METRICS
 
         return text.format(metrics=", ".join(METRICS))
     if "{guarantees}" not in text and "{mechanisms}" not in text:

@@ -81,9 +81,9 @@ def session_plan(
     return {"queries": planned(queries, flips), "margin": plan_margin, "checks": checks} | chosen
 
 
-def with_plan(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `session_plan` in place of its parameter `plan`."""
-    return spread(command, plan=list(signature(session_plan).parameters.values()))
+def with_plan(command: Callable[..., None], *, but: str = "") -> Callable[..., None]:
+    """Give a command the options of `session_plan`, `but` one, in place of its parameter `plan`."""
+    return spread(command, plan=[each for each in signature(session_plan).parameters.values() if each.name != but])
 
 
 def open_session(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from holdfast import notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, rounded_alike
 from holdfast.errors import PlanConflict
-from holdfast.guarantees.mathematics.ratios import ratio_range
+from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.pictures import Picture
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS

@@ -7,12 +7,11 @@ from holdfast.answer import Answer, Estimate
 from holdfast.errors import InvalidArgument
 from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.measures import Mean
-from holdfast.queries.slices import Sliced
+from holdfast.queries.moments import Sliced
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.groups import GroupsAnswer, in_groups
 from holdfast.questions.kind import kind_of
-from holdfast.questions.looks import look_until
 from holdfast.questions.options import (
     About,
     By,
@@ -30,7 +29,7 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import Context, Drawing, Question, Result, identity_of
-from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages
+from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
 
 COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."

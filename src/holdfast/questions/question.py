@@ -32,7 +32,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.questions.best import Best
+    from holdfast.questions.submit import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
@@ -140,6 +140,12 @@ class Question:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
+
+    def under(self, terms: Terms) -> "Question":
+        """Return the question as prepared under these terms. Its texts were looked at when it was made."""
+        prepared = object.__new__(Question)
+        prepared.__dict__.update(self.__dict__, terms=terms)
+        return prepared
 
     @silence
     def result(self, drawing: Drawing) -> Result:

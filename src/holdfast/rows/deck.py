@@ -148,6 +148,7 @@ class Deck:
             raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
+        self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
         self._dealt, self._folder = first.dealt, folder
         self._used_here = UsedFile(folder / USED)
         self._claimed = ""  # by which ledger, as far as this process has made sure
@@ -243,11 +244,6 @@ class Deck:
         )
 
     @property
-    def cards(self) -> range:
-        """The numbers of the cards that are there."""
-        return range(self._deals[0].numbers.start, self._deals[-1].numbers.stop)
-
-    @property
     def numbered(self) -> bool:
         """Whether it is known which row each card is, so that distinct rows can be drawn."""
         return all(each.numbered for each in self._deals)
@@ -310,12 +306,22 @@ class Deck:
         """
         self.require(start, count)
         self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
-        pieces = [(cards, _within(cards.numbers, start, count)) for cards in self._deals]
-        return Hand(self, [(cards, rows) for cards, rows in pieces if rows])
+        return Hand(self, range(start, start + count))
+
+    def find(self, numbers: range) -> list[tuple[Cards, range]]:
+        """Return where cards with these numbers lie: which rows of which folders."""
+        start, stop = numbers.start, numbers.stop
+        found = []
+        for cards in self._deals:
+            there = cards.numbers
+            if start < there.stop and there.start < stop:
+                first = there.start
+                found.append((cards, range(max(start, first) - first, min(stop, there.stop) - first)))
+        return found
 
     def _join_next(self) -> None:
         """Go on with cards that were dealt since this deck was opened."""
-        with self._used.lock:  # two threads would join them twice
+        with self._used.lock:  # who has listed fewer folders would take back what another has joined
             deals = list(self._deals)
             known = {each.location for each in deals}  # not how many: old ones may be removed
             for folder in deals_in(self._folder):
@@ -327,6 +333,7 @@ class Deck:
                     break
                 deals.append(cards)
             self._deals = deals  # at once: other threads read it meanwhile
+            self.cards = range(self.cards.start, deals[-1].numbers.stop)
 
     def _require_own(self, mark: Mark, ledger: str) -> None:
         if mark.ledger not in ("", ledger):
@@ -343,9 +350,3 @@ class Deck:
             used.close()
             used = self._used_here = UsedFile(self._folder / USED)
         return used
-
-
-def _within(numbers: range, start: int, count: int) -> range:
-    """Return which rows of a folder with these numbers cards `start` and following are."""
-    low, high = max(numbers.start, start), min(numbers.stop, start + count)
-    return range(low - numbers.start, max(low, high) - numbers.start)

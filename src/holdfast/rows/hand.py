@@ -131,8 +131,8 @@ class CardDraws:
 class Hand:
     """The cards of one question: a row source whose every draw takes the next ones."""
 
-    def __init__(self, deck: "Deck", pieces: Sequence[tuple["Cards", range]]) -> None:
-        self._deck, self._pieces = deck, list(pieces)
+    def __init__(self, deck: "Deck", numbers: range) -> None:
+        self._deck, self._left = deck, numbers
 
     @property
     def name(self) -> str:
@@ -218,14 +218,8 @@ class Hand:
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
         """Return the next cards; a kind of question that draws more than it said gets nothing."""
-        taken, left = [], count
-        while left and self._pieces:
-            cards, numbers = self._pieces.pop(0)
-            rows, rest = numbers[:left], numbers[left:]
-            if rest:
-                self._pieces.insert(0, (cards, rest))
-            taken.append((cards, rows))
-            left -= len(rows)
-        if left:
-            raise InvalidArgument(f"A question draws {left:,} cards more than were reserved for it.", name="draws")
-        return taken
+        more = count - len(self._left)
+        if more > 0:
+            raise InvalidArgument(f"A question draws {more:,} cards more than were reserved for it.", name="draws")
+        taken, self._left = self._left[:count], self._left[count:]
+        return self._deck.find(taken)

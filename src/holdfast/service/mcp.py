@@ -30,18 +30,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
 from holdfast.cancel import Work, about_to_commit
-from holdfast.errors import HoldfastError, InvalidArgument, NotSignedIn, UnknownName
+from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
-from holdfast.guarantees.solve import plan as make_plan
+from holdfast.guarantees.request import DEFAULT_CONFIDENCE
+from holdfast.planning import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.batch import Prices
 from holdfast.questions.budget import Budget
+from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
 from holdfast.questions.price import Price
 from holdfast.questions.question import Question
-from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
 from holdfast.service.calls import read_answer, read_table
@@ -247,6 +247,7 @@ class Tools:
         if goal.rows is goal.queries is goal.margin is None:
             session = self._session(goal.dataset)
             return {"plan": session.plan.to_dict(), "text": session.plan.sentence, **_budget(session)}
+        self._threads.count_plan()
         found = make_plan(rows=goal.rows, queries=goal.queries, margin=goal.margin, confidence=goal.confidence)
         return {"plan": found.to_dict(), "text": found.sentence}
 
@@ -265,6 +266,9 @@ class Threads:
         """Return what `act` does, in a thread."""
         return await run_sync(act)
 
+    def count_plan(self) -> None:
+        """Hear that something is about to be planned; at a server, a chance to refuse."""
+
     async def ask(self, session: "Askable", ask: AskIn, key: str | None) -> AnyAnswer:
         """Ask, on a coarse clock: how long an evaluation took may depend on the rows."""
         assert not isinstance(session, TokenSession)
@@ -281,7 +285,7 @@ def _on_the_clock(act: Callable[[], T]) -> T:
     work = Work(TICK)
     try:
         return work.run(act)
-    except HoldfastError:
+    except Exception:  # also one that nobody expected: rows may be the reason
         if work.begun:
             work.run(about_to_commit)
         raise
@@ -432,6 +436,9 @@ class _TokenThreads(Threads):
 
     async def run(self, act: Callable[[], T]) -> T:
         return await self._state.lanes.reads.run(_current.get().name, act)
+
+    def count_plan(self) -> None:
+        self._state.count_plan(_current.get())
 
     async def ask(self, session: Askable, ask: AskIn, key: str | None) -> AnyAnswer:
         assert isinstance(session, TokenSession)

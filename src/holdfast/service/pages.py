@@ -310,7 +310,7 @@ async def plan(request: Request) -> Response:
     def look() -> dict[str, Any]:
         goal: dict[str, Any] = {key: None if key == solve else value for key, value in asked.items()}
         sizes = [{"name": one["name"], "rows": one["rows"]} for one in served]
-        return {"asked": asked, "solve": solve, "sizes": sizes} | compare_plans(**goal)
+        return {"asked": asked, "solve": solve, "sizes": sizes} | compare_plans(request, **goal)
 
     found = await in_thread(request, look)
     return show(request, "plan_part.html" if "hx-request" in request.headers else "plan.html", found)

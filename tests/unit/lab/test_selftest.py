@@ -7,11 +7,11 @@ import pytest
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import plan
 from holdfast.lab import selftest
 from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import MechanismOracle, PlanContender
 from holdfast.lab.selftest import strongest_analyst
+from holdfast.planning import plan
 
 PLAN = plan(rows=2_000, queries=100)
 

@@ -9,8 +9,8 @@ from counting_rows import CountingRows
 from holdfast.optimize import losses
 from holdfast.optimize.boosting import runs_for
 from holdfast.optimize.domain import domain_of
+from holdfast.optimize.fit import LOOKS
 from holdfast.optimize.objective import AccuracyAt
-from holdfast.optimize.radius import LOOKS
 from own_losses import MeanLoss, MedianLoss, uniform_table
 from pairwise import pairwise
 

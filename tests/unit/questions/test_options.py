@@ -13,9 +13,9 @@ import holdfast as hf
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
-from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost
 from holdfast.optimize.losses import LinearLoss
+from holdfast.planning import plan
 from holdfast.questions import KINDS
 from holdfast.questions.options import (
     BoxForm,

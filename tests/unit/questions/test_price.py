@@ -9,8 +9,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost, Spent
+from holdfast.planning import plan
 from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price
 from holdfast.session import Session

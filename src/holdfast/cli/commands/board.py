@@ -122,7 +122,7 @@ def submit(
     """
     import json as jsonlib
 
-    from holdfast.evaluations import is_evaluation, read_evaluation
+    from holdfast.board.evaluations import is_evaluation, read_evaluation
     from holdfast.questions.predictions import read_table
 
     evaluated = is_evaluation(predictions) or metric is not None or part is not None

@@ -39,9 +39,9 @@ def command(
     holdfast selftest --rows 100000 --queries 1000
     holdfast selftest --rows 1000000 --queries 10000 --worlds 10
     """
-    from holdfast.guarantees.solve import plan
     from holdfast.lab.attack import processes_for
     from holdfast.lab.selftest import selftest
+    from holdfast.planning import plan
 
     if data is not None:
         if any(given is not None for given in (rows, queries, margin, confidence)):

@@ -1,23 +1,12 @@
 """`holdfast serve`."""
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from holdfast.cli.command import Argument, Option
-from holdfast.cli.options import (
-    ChecksShare,
-    Confidence,
-    End,
-    Flips,
-    Guarantee,
-    Identical,
-    Json,
-    PlanMargin,
-    Queries,
-    RowsEach,
-    has_password,
-    session_plan,
-)
+from holdfast.cli.options import Json, has_password, session_plan, with_plan
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
 
@@ -27,17 +16,11 @@ Files = Annotated[
 ]
 
 
+@partial(with_plan, but="plan_mechanism")  # a server chooses it
 def command(
     data: Files = None,
-    queries: Queries = None,
-    flips: Flips = None,
-    plan_margin: PlanMargin = None,
-    confidence: Confidence = None,
-    plan_rows_per_query: RowsEach = None,
-    end: End = False,
-    identical: Identical = False,
-    checks: ChecksShare = None,
-    guarantee: Guarantee = "best",
+    *,
+    plan: Mapping[str, Any],
     host: Annotated[str | None, Option(help="The address to listen on; default 127.0.0.1.")] = None,
     port: Annotated[int | None, Option(help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
@@ -76,24 +59,14 @@ def command(
             " Set HOLDFAST_DATABASE, or HOLDFAST_DATABASE_FILE to the name of a file that holds it.",
             name="database",
         )
-    plan = session_plan(
-        queries=queries,
-        flips=flips,
-        plan_margin=plan_margin,
-        confidence=confidence,
-        plan_rows_per_query=plan_rows_per_query,
-        end=end,
-        identical=identical,
-        checks=checks,
-        guarantee=guarantee,
-    )
-    del plan["mechanism"]  # a server chooses it
+    chosen = session_plan(**plan)
+    del chosen["mechanism"]
     files = {}
     for one in data or []:
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
-        files[name] = DatasetSettings(path=path, **plan)
+        files[name] = DatasetSettings(path=path, **chosen)
     settings = load(
         files,
         config=config,
