@@ -364,7 +364,8 @@ class Context:
             best = (high - low) * self.guarantee.best_margin(spent.charge, spent.intervals)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
-                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer.",
+                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer; a rare share"
+                " is narrower in any answer.",
                 margin=margin,
                 best_margin=best,
             )
