@@ -46,7 +46,11 @@ def mean(
     largest_weight: LargestWeight = None,
     by: By = None,
     groups: Annotated[
-        Groups | None, About(GroupsForm(), "The groups to answer for: values of `by`; left out, declared ones.")
+        Groups | None,
+        About(
+            GroupsForm(),
+            "The groups: values of `by` (of two, A, X; B, Y); left out, declared ones.",
+        ),
     ] = None,
     slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_query: RowsPerQuery = None,

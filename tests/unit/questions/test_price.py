@@ -136,6 +136,8 @@ def test_budgets_and_prices_are_plain_json() -> None:
     for one in (budget, price, replace(price, margin=None, answers=2)):
         assert json.loads(json.dumps(one.to_dict(), allow_nan=False)) == one.to_dict()
     assert str(price) == "1 answer of the budget, 10 rows read, margin ±0.25: share of b"
+    missing = replace(price, margin=None, widths=((1.0, 1_736.2), (0.5, 2_500.0)))
+    assert "read, margin ±1740 if no value is missing, ±2500 if 50% are: share" in str(missing)
     fit = replace(price, answers=1_200, margin=None, excess_bound=0.12345)
     assert str(fit).startswith("1,200 answers of the budget, 10 rows read, loss at most 0.124 above the smallest")
     assert repr(budget) == str(budget)
