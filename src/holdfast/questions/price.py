@@ -142,7 +142,7 @@ class Price:
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),
-            cheaper=None if cached else question.cheaper or question.hint(),
+            cheaper=None if cached else "; ".join(filter(None, (question.cheaper, question.hint()))) or None,
             later=later,
             widths=() if cached or question.widths is None else question.widths(),
         )

@@ -234,6 +234,7 @@ class Context:
         *,
         requested: float | None = None,
         text: str | None = None,
+        hint: Callable[[], str | None] = lambda: None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -248,6 +249,8 @@ class Context:
             take more draws now.
         text
             How the question reads, where it is not what its query asks of a row; it is then part of its identity.
+        hint
+            What else a price says.
         """
         cost, rows_read = self.price(query, draws)
 
@@ -267,6 +270,7 @@ class Context:
             usual=named(None) if unusual and self.reads_fewer else None,
             work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
+            hint=hint,
             whole=query.speaks_of_units,
             widths=self.group_widths(query, draws),
         )
