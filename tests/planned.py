@@ -7,10 +7,10 @@ from holdfast.guarantees.gaussian import GaussianScans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneShare, OutcomeShares, Statistic
-from holdfast.mechanisms import noise
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms import noisy_means
+from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 from holdfast.queries.query import Query
 
 PAIRS = [
@@ -58,10 +58,10 @@ def expected_release(guarantee: Guarantee, statistic: Statistic, share: float, m
         return Tally(values, ell, tuple(counts), statistic.reported)
     values = statistic.from_means(means)
     if isinstance(guarantee, GaussianScans):
-        return NoisyMeans(values, ell, means, guarantee.terms.sigma, 2.0 ** -noise.grid_bits(ell))
+        return NoisyMeans(values, ell, means, guarantee.terms.sigma, 2.0 ** -noisy_means.grid_bits(ell))
     if guarantee.terms.mechanism == "laplace":
         scale = Laplace(draws=ell, epsilon=guarantee.epsilon_for(ell)).scale(guarantee.terms.rows)
-        return NoisyMeans(values, ell, means, scale, 2.0 ** -noise.grid_bits(ell))
+        return NoisyMeans(values, ell, means, scale, 2.0 ** -noisy_means.grid_bits(ell))
     counted = {OneShare: 1, OutcomeShares: len(means), GroupMean: 1}.get(type(statistic), 0)
     return ExactMeans(values, ell, means, tuple(round(m * ell) if i < counted else None for i, m in enumerate(means)))
 

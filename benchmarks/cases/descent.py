@@ -18,7 +18,7 @@ from benchmarks import diffpriv
 from benchmarks.measure import Found, Table, main, shown
 
 import holdfast as hf
-from holdfast.lab.full_gradient import FullGradient
+from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.descent import Descent
 from holdfast.optimize.domain import Ball
 from holdfast.randomness import Randomness

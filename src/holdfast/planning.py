@@ -10,8 +10,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.compare import BEST, RowsPerQuery
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import Queries
-from holdfast.guarantees.solve import plan as solve
+from holdfast.guarantees.request import ROWS_ARE, PlanRequest, Queries
 
 if TYPE_CHECKING:
     from holdfast.rows.source import Table
@@ -84,18 +83,9 @@ def plan(
         rows, unit = _counted(data, unit)
     elif unit is not None:
         raise InvalidArgument("unit must be left out where no data are given: rows are then units.", name="unit")
-    made = solve(
-        rows=rows,
-        queries=queries,
-        margin=margin,
-        confidence=confidence,
-        rows_per_query=rows_per_query,
-        guarantee=guarantee,
-        mechanism=mechanism,
-        end=end,
-        identical=identical,
-    )
-    return replace(made, unit=unit)
+    rows_are = None if identical is None else ROWS_ARE[bool(identical)]
+    request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows_are)
+    return replace(request.make(rows), unit=unit)
 
 
 def _counted(data: "Table", unit: str | None) -> tuple[int, str | None]:

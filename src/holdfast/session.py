@@ -21,21 +21,19 @@ from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witne
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
 from holdfast.guarantees.plan import VacuousPlan
-from holdfast.guarantees.request import PlanRequest
-from holdfast.guarantees.solve import Queries
+from holdfast.guarantees.request import PlanRequest, Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
-from holdfast.questions.history import history_frame
+from holdfast.questions.history import Standings, history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
-from holdfast.questions.standings import Standings
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
@@ -117,10 +115,14 @@ class Session(Answering, Verbs):
         categories: Mapping[str, Sequence[Any] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
+        if queries is not None and margin is not None:
+            raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
         request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks)
         check_analyst(analyst)
         randomness = Randomness(seed)
         source = open_rows(data, complete=complete, unit=unit)
+        if len(source) < 2:
+            raise InvalidArgument(f"data must have at least 2 rows; {source.name} has 1.", name="data")
         schema = declare(source, bounds=bounds, categories=categories, labels=labels)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
         self._opened = source if isinstance(source, Kept) and source is not data else None

@@ -15,8 +15,7 @@ from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Naiv
 from holdfast.mechanisms import MECHANISMS as REGISTERED
 from holdfast.mechanisms.coins import Coins, bits
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.gaussian import Gaussian
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Gaussian, Laplace
 from holdfast.queries.query import Query
 from holdfast.questions.question import mechanism_of
 from holdfast.rows.draws import Order

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.guarantees.checks import Checks, ChecksSoFar
-from holdfast.guarantees.solve import FULL_SCAN
+from holdfast.guarantees.request import FULL_SCAN
 from holdfast.guarantees.terms import Goal
 from holdfast.lab import published
 

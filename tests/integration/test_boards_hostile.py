@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.queries import metrics
-from holdfast.queries.metrics import Metric
+from holdfast.queries import submission
+from holdfast.queries.submission import Metric
 from holdfast.service.mcp import Tools
 from serving import Running, settings
 
@@ -183,4 +183,4 @@ def test_texts_that_are_equal_are_not_compared_letter_by_letter(monkeypatch: pyt
     assert Metric.of("exact_match").gains(said, texts).tolist() == [1.0, 0.0, 1.0]
     assert compared
     assert pl.String() not in compared
-    assert len(set(metrics._KEYS)) == 2
+    assert len(set(submission._KEYS)) == 2

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import amplification, composition, exchange
-from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics import exchange, privacy
+from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
@@ -91,32 +91,32 @@ def test_more_draws_and_looser_levels_are_narrower(ells, betas):
 @given(st.floats(1e-12, 30), rows, st.data())
 def test_amplification_inverts_orders_and_never_costs(epsilon, n, data):
     ell = data.draw(st.integers(1, n))
-    without = amplification.without_replacement(epsilon, ell=ell, n=n)
-    replaced = amplification.with_replacement(epsilon, ell=ell, n=n)
+    without = privacy.without_replacement(epsilon, ell=ell, n=n)
+    replaced = privacy.with_replacement(epsilon, ell=ell, n=n)
     assert without <= epsilon * (1 + 1e-12)
     assert without <= replaced * (1 + 1e-12)
-    back = amplification.epsilon_without_replacement(without, ell=ell, n=n)
+    back = privacy.epsilon_without_replacement(without, ell=ell, n=n)
     assert back == pytest.approx(epsilon, rel=1e-9)
-    assert amplification.epsilon_with_replacement(replaced, ell=ell, n=n) == pytest.approx(epsilon, rel=1e-9)
+    assert privacy.epsilon_with_replacement(replaced, ell=ell, n=n) == pytest.approx(epsilon, rel=1e-9)
     if ell < n:
-        assert without <= amplification.without_replacement(epsilon, ell=ell + 1, n=n)
+        assert without <= privacy.without_replacement(epsilon, ell=ell + 1, n=n)
 
 
 @UNTIMED
 @given(st.floats(1e-9, 0.5), st.integers(1, 10**12))
 def test_a_coin_is_cheaper_on_more_rows_and_with_more_flips(flip, n):
-    price = amplification.coin_epsilon(flip, n=n)
-    assert amplification.coin_epsilon(flip, n=n + 1) <= price
-    assert amplification.coin_epsilon(min(0.5, flip * 1.5), n=n) <= price
+    price = privacy.coin_epsilon(flip, n=n)
+    assert privacy.coin_epsilon(flip, n=n + 1) <= price
+    assert privacy.coin_epsilon(min(0.5, flip * 1.5), n=n) <= price
 
 
 @UNTIMED
 @given(st.floats(1e-9, 1), st.floats(1e-15, 0.5), st.integers(1, 10**12))
 def test_composition_inverts_and_the_papers_lemma_is_the_weaker(epsilon, delta, k):
-    step = composition.zcdp_step(epsilon, delta, k=k)
-    assert composition.zcdp_epsilon(step, delta, k=k) == pytest.approx(epsilon, rel=1e-9)
-    lemma = composition.advanced_step(epsilon, delta, k=k)
-    assert composition.zcdp_epsilon(lemma, delta, k=k) <= epsilon * (1 + 1e-12)
+    step = privacy.zcdp_step(epsilon, delta, k=k)
+    assert privacy.zcdp_epsilon(step, delta, k=k) == pytest.approx(epsilon, rel=1e-9)
+    lemma = privacy.advanced_step(epsilon, delta, k=k)
+    assert privacy.zcdp_epsilon(lemma, delta, k=k) <= epsilon * (1 + 1e-12)
 
 
 @UNTIMED

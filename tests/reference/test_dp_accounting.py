@@ -12,8 +12,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
-from holdfast.guarantees.mathematics.amplification import coin_epsilon
-from holdfast.guarantees.mathematics.composition import advanced_step, zcdp_epsilon, zcdp_step
+from holdfast.guarantees.mathematics.privacy import advanced_step, coin_epsilon, zcdp_epsilon, zcdp_step
 
 GOALS = [(0.5, 1e-6, 100), (0.1, 1e-9, 1000), (1.0, 1e-3, 10), (0.9, 0.4, 30), (0.002, 1e-5, 5000)]
 

@@ -11,7 +11,7 @@ import pytest
 from mpmath import mp, mpf
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import amplification, composition, concentration, special
+from holdfast.guarantees.mathematics import concentration, privacy, special
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
@@ -118,15 +118,15 @@ def test_amplification_and_its_inverses(n):
     for epsilon, ell in product((1e-9, 1e-3, 1.0, 20.0), {1, n // 3, n}):
         x, share = mpf(epsilon), mpf(ell) / n
         for value, exact in [
-            (amplification.without_replacement(epsilon, ell=ell, n=n), mpmath.log1p(share * mpmath.expm1(x))),
-            (amplification.epsilon_without_replacement(epsilon, ell=ell, n=n), mpmath.log1p(mpmath.expm1(x) / share)),
-            (amplification.with_replacement(epsilon, ell=ell, n=n), ell * mpmath.log1p(mpmath.expm1(x) / n)),
-            (amplification.epsilon_with_replacement(epsilon, ell=ell, n=n), mpmath.log1p(n * mpmath.expm1(x / ell))),
+            (privacy.without_replacement(epsilon, ell=ell, n=n), mpmath.log1p(share * mpmath.expm1(x))),
+            (privacy.epsilon_without_replacement(epsilon, ell=ell, n=n), mpmath.log1p(mpmath.expm1(x) / share)),
+            (privacy.with_replacement(epsilon, ell=ell, n=n), ell * mpmath.log1p(mpmath.expm1(x) / n)),
+            (privacy.epsilon_with_replacement(epsilon, ell=ell, n=n), mpmath.log1p(n * mpmath.expm1(x / ell))),
         ]:
             assert off(value, exact) < 1e-14
     for flip in (1e-9, 0.01, 0.4):
         exact = mpmath.log1p((1 - 2 * mpf(flip)) / (mpf(flip) * n))
-        assert off(amplification.coin_epsilon(flip, n=n), exact) < 1e-14
+        assert off(privacy.coin_epsilon(flip, n=n), exact) < 1e-14
 
 
 @pytest.mark.parametrize("k", [1, 10**4, 10**12])
@@ -135,9 +135,9 @@ def test_amplification_and_its_inverses(n):
 def test_composition(k, delta, epsilon):
     nats = mpmath.log(1 / mpf(delta))
     root = mpmath.sqrt(nats + mpf(epsilon)) - mpmath.sqrt(nats)
-    assert off(composition.zcdp_step(epsilon, delta, k=k), root * mpmath.sqrt(mpf(2) / k)) < 1e-14
+    assert off(privacy.zcdp_step(epsilon, delta, k=k), root * mpmath.sqrt(mpf(2) / k)) < 1e-14
     rho = k * mpf(epsilon) ** 2 / 2
-    assert off(composition.zcdp_epsilon(epsilon, delta, k=k), rho + 2 * mpmath.sqrt(rho * nats)) < 1e-14
+    assert off(privacy.zcdp_epsilon(epsilon, delta, k=k), rho + 2 * mpmath.sqrt(rho * nats)) < 1e-14
 
 
 def upper_tail(count, trials, p):

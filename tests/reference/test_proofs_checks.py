@@ -27,8 +27,7 @@ from holdfast.guarantees.mathematics.checks import (
 from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
 from holdfast.ledger.chain import FORMAT
 from holdfast.queries.build import build_mean
-from holdfast.queries.code import WORDS, functions_nats, text_nats
-from holdfast.queries.guess import Guess
+from holdfast.queries.guess import WORDS, Guess, functions_nats, text_nats
 from holdfast.schema import Column, Schema, Type
 
 BETA = 0.3

@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from holdfast.guarantees.mathematics.ratios import ratio_range
+from holdfast.guarantees.mathematics.shares import ratio_range
 
 ROWS = 5
 Interval = tuple[float, float]

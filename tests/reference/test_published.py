@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from holdfast import plan
 from holdfast.guarantees import posterior
-from holdfast.guarantees.mathematics import sizes, transfer
+from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
 from holdfast.lab import published
 
@@ -205,5 +205,5 @@ def test_no_other_choice_of_numbers_makes_jung_narrower(n, k):
         delta = norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
         if delta / d < 0.05:
             on_rows = (0.05 - delta / d) * c
-            width, _ = transfer.jung(sigma * norm.isf(on_rows / (2 * k)), on_rows, epsilon, delta, c=c, d=d)
+            width, _ = privacy.jung(sigma * norm.isf(on_rows / (2 * k)), on_rows, epsilon, delta, c=c, d=d)
             assert width >= best * (1 - 1e-6)

@@ -31,9 +31,9 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.posterior import Posterior
 from holdfast.guarantees.release import NoisyMeans, Tally
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.split import Split
 from holdfast.guarantees.statistic import OneShare
+from holdfast.planning import plan
 from worlds import (
     QUESTIONS,
     Analyst,

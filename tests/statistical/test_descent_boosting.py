@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import holdfast as hf
-from holdfast.lab.full_gradient import FullGradient
+from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
 from holdfast.optimize.domain import Box
 from holdfast.optimize.own import OwnObjective

@@ -22,7 +22,7 @@ from scipy.stats import binom, norm
 
 import holdfast as hf
 from holdfast.guarantees.mathematics import descent as theorems
-from holdfast.lab.full_gradient import FullGradient
+from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.descent import Descent
 from holdfast.optimize.domain import Ball, Box
 from holdfast.optimize.gradient import CoinGradient

@@ -23,8 +23,8 @@ from numpy.random import Generator
 
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.release import Tally
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OneShare
+from holdfast.planning import plan
 from holdfast.session import Session
 from worlds import Analyst, Asked, breaks_promise, misses
 

@@ -21,10 +21,10 @@ from scipy.stats import binom, norm
 
 from holdfast.guarantees.release import Tally
 from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Thresholdout
-from holdfast.mechanisms import coins, exponential, noise
+from holdfast.mechanisms import coins, exponential, noisy_means
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.rows import draws, local
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource
@@ -167,8 +167,8 @@ def test_laplace_answers_scatter_as_they_say(law, seed):
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 @pytest.mark.parametrize("law", [laplace_scatters, full_laplace_scatters])
 def test_a_wrong_noise_scale_is_caught(law, factor, seed, monkeypatch):
-    right = noise.laplace_mean
-    monkeypatch.setattr(noise, "laplace_mean", lambda values, scale: right(values, factor * scale))
+    right = noisy_means.laplace_mean
+    monkeypatch.setattr(noisy_means, "laplace_mean", lambda values, scale: right(values, factor * scale))
     assert not law(seed)
 
 

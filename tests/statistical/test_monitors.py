@@ -22,7 +22,7 @@ import pytest
 from scipy.stats import t
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.amplification import coin_epsilon
+from holdfast.guarantees.mathematics.privacy import coin_epsilon
 from holdfast.guarantees.release import Release
 from holdfast.lab import monitors
 from holdfast.lab.analysts import HillClimber, WeightedAttack

@@ -16,9 +16,9 @@ from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
+from holdfast.planning import plan
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
 from holdfast.rows import drawers

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 import holdfast as hf
-from holdfast.evaluations import is_evaluation, read_evaluation
+from holdfast.board.evaluations import is_evaluation, read_evaluation
 from holdfast.sklearn import board_scorer
 
 FILES = Path(__file__).parents[1] / "data" / "evaluations"

@@ -16,14 +16,14 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.answer import Estimate
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
+from holdfast.board.evaluations import is_evaluation, read_cases
 from holdfast.board.sealing import keep, sealed_rows, split_off
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
-from holdfast.evaluations import is_evaluation, read_cases
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
+from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.ledger import Receipt, SharedBudget, open_ledger
-from holdfast.queries.metrics import Interval, Metric
+from holdfast.queries.submission import Interval, Metric
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer

@@ -9,11 +9,10 @@ import polars as pl
 from holdfast import check
 from holdfast.beside import CONFUSION, SEALED
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import exists
-from holdfast.queries.metrics import Metric
-from holdfast.queries.submission import CELLS
+from holdfast.planning import plan
+from holdfast.queries.submission import CELLS, Metric
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of

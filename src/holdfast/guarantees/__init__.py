@@ -3,7 +3,7 @@
 guarantee     what a guarantee is; terms and goals
 statistic     what is asked of the population, as guarantees see it
 release       what leaves a mechanism
-plan          `holdfast.plan`: every guarantee compared
+plan          what a plan says; request: what is asked of one, and how it is made; compare: other ways side by side
 exchange, posterior, gaussian, information, split, dp, paper    the guarantees
 expectation   the paper's promise in expectation, for comparison
 checks        the one that says whether guesses hold

@@ -14,7 +14,7 @@ from math import e
 import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, groups, posterior_means, slices
+from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Interval, Statistic, clip
@@ -198,8 +198,8 @@ class CoinGuarantee(Guarantee):
         """By the joint region of all coins, and the second moment that the slices allow."""
         tallies, cuts = [self.tally(release) for release in releases], np.array(edges)
         ones, draws = [tally.counts[1] for tally in tallies], [tally.draws for tally in tallies]
-        x = slices.sum_exponent(groups.tail_of(self.level, intervals=1), len(ones))
-        coins = slices.CoinSums(ones, draws, mass=self.terms.mass, x=x)
+        x = moments.sum_exponent(groups.tail_of(self.level, intervals=1), len(ones))
+        coins = moments.CoinSums(ones, draws, mass=self.terms.mass, x=x)
         widths = np.diff(cuts)
         center = min(1.0, max(0.0, float(widths @ [tally.values[0] for tally in tallies])))
         ends = -coins.largest(-widths) - center, coins.largest(widths) - center

@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee, around, ratio
-from holdfast.guarantees.mathematics import amplification, composition, cost, transfer
+from holdfast.guarantees.mathematics import cost, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.release import NoisyMeans, Release
@@ -78,13 +78,13 @@ def _planned(goal: Goal, mechanism: str) -> NoisyTerms:
     box = [(log(1e-9), log(1.0)), (log(1e-12), log(0.5)), (log(1e-12), log(0.5))]
     eps, c, d = (float(np.exp(x)) for x in zoom(full_scan, box, points=8, levels=12))
     delta, fail = d * beta / 2, c * beta / 2
-    eps0 = composition.zcdp_step(eps, delta, k=k)
+    eps0 = privacy.zcdp_step(eps, delta, k=k)
 
     def margin(ell: int) -> float:
-        on_drawn = amplification.epsilon_without_replacement(eps0, ell=ell, n=n)
+        on_drawn = privacy.epsilon_without_replacement(eps0, ell=ell, n=n)
         sampling = hoeffding_radius(ell, fail / (2 * k)) if ell < n else 0.0
         on_sample = sampling + laplace_radius(1 / (ell * on_drawn), fail / (2 * k))
-        return transfer.jung(on_sample, fail, eps, delta, c=c, d=d)[0]
+        return privacy.jung(on_sample, fail, eps, delta, c=c, d=d)[0]
 
     ell = min(n, goal.rows_per_query or sampled_rows(margin, n))
     charge = k * ceil(cost.private_cost(eps0, n=n))

@@ -22,8 +22,8 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
-from holdfast.guarantees.mathematics.ratios import ratio_range
 from holdfast.guarantees.mathematics.search import fewest
+from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms

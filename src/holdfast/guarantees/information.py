@@ -15,8 +15,8 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
-from holdfast.guarantees.mathematics import amplification, cost, descent, special
-from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics import cost, descent, privacy, special
+from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
     clopper_pearson,
@@ -324,7 +324,7 @@ def _planned_laplace(goal: Goal) -> InformationTerms | None:
     level = (beta - beta1) / (2 * k)
 
     def margin(ell: int) -> float:
-        eps = amplification.epsilon_without_replacement(eps0, ell=ell, n=n)
+        eps = privacy.epsilon_without_replacement(eps0, ell=ell, n=n)
         sampling = hoeffding_radius(ell, level) if ell < n else 0.0
         return sampling + laplace_radius(1 / (ell * eps), level) + sqrt(r / (2 * n))
 

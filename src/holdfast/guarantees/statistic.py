@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.guarantees.mathematics import debias
+from holdfast.guarantees.mathematics import shares
 
 if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
@@ -92,7 +92,7 @@ class _OneNumber(Statistic):
 
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
         """The debiased share of ones."""
-        return (debias.debias(counts[1] / draws, outcomes=2, mass=mass),)
+        return (shares.debias(counts[1] / draws, outcomes=2, mass=mass),)
 
     def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval."""
@@ -181,7 +181,7 @@ def _group_mean(zeros: int, ones: int, draws: int, mass: float) -> float:
     included = zeros + ones
     if included <= 2 * mass * draws:
         return 0.5
-    return debias.group_mean(ones / included, included / draws, mass=mass)
+    return shares.group_mean(ones / included, included / draws, mass=mass)
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class OutcomeShares(Statistic):
 
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
         """Debiased shares."""
-        return tuple(debias.debias(count / draws, outcomes=self.outcomes, mass=mass) for count in counts)
+        return tuple(shares.debias(count / draws, outcomes=self.outcomes, mass=mass) for count in counts)
 
     def counted(self, columns: Columns) -> tuple[int | None, ...]:
         """Rows are counted."""

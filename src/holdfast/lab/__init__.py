@@ -2,8 +2,7 @@
 
 populations     rows with known means, and questions about them
 analysts        who asks: attacks that adapt to the answers
-baselines       what people use instead of holdfast
-full_gradient   what people do instead to fit models
+baselines       what people use instead of holdfast, to answer and to fit models
 contenders      who answers: mechanisms by name, plans and sessions
 published       what others have proved, at its best: formulas of papers
 attack          any analyst against any contender, in many worlds
@@ -11,7 +10,7 @@ selftest        does a plan keep its promise?
 monitors        the monitors of the transfer theorems
 experiments     the paper's table and claims, measured
 flights         a made-up table of flights
-demo            a tour of the questions, and a discovery in noise
+demo            a tour of the questions, and a discovery in noise; demo_checks, its second act
 plots           all figures
 """
 

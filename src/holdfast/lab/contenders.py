@@ -26,7 +26,6 @@ from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.guarantee import full_scan_margin
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.split import Split
 from holdfast.guarantees.terms import Goal
 from holdfast.lab.analysts import Dialogue
@@ -34,7 +33,8 @@ from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser, T
 from holdfast.lab.populations import RowQuestion
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 from holdfast.questions.question import Drawing, mechanism_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource

@@ -24,9 +24,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.answer import Answer
-from holdfast.guarantees.solve import plan
 from holdfast.lab import demo_checks, flights
 from holdfast.lab.flights import signal
+from holdfast.planning import plan
 from holdfast.rows.open import open_rows
 from holdfast.session import Session
 

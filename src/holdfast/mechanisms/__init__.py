@@ -2,11 +2,9 @@
 
 mechanism     what a mechanism is
 coins         each drawn row says one outcome, sometimes replaced by a random one
-laplace       the mean of sampled rows plus noise
-gaussian      the mean of all rows plus noise
+noisy_means   the mean of sampled rows plus Laplace noise, that of all rows plus Gaussian noise
 fresh_rows    the mean of rows that nobody has asked before
-cells         whether a guess holds on all rows, and nothing else
-grid          which cell of a fixed grid the score of a submission falls into
+cells         whether a guess holds on all rows; which cell of a grid the score of a submission falls into
 exponential   pick one of many candidates, better ones more likely
 
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
@@ -20,5 +18,5 @@ if TYPE_CHECKING:
     from holdfast.mechanisms.mechanism import Mechanism
 
 MECHANISMS: "Registry[type[Mechanism]]" = Registry(
-    "holdfast.mechanisms", ("coins", "laplace", "gaussian", "fresh_rows", "cells", "grid")
+    "holdfast.mechanisms", ("coins", "noisy_means.laplace", "noisy_means.gaussian", "fresh_rows", "cells", "cells.grid")
 )

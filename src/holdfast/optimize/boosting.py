@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.mathematics import amplification, cost
+from holdfast.guarantees.mathematics import cost, privacy
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Rows, Vector
@@ -187,7 +187,7 @@ class ExponentialChoice:
 
     def loss(self, beta: float | None = None) -> float:
         """Return how far the chosen run is behind the best, at most: mechanism and sampling."""
-        on_drawn = amplification.epsilon_without_replacement(self.epsilon, ell=self.draws, n=self.n)
+        on_drawn = privacy.epsilon_without_replacement(self.epsilon, ell=self.draws, n=self.n)
         extra = 0.0 if beta is None else log(2 / beta)
         chosen = 2 / (self.draws * on_drawn) * (log(self.runs) + extra)
         sampled = 2 * sqrt((log(2 * self.runs) + extra) / (2 * self.draws)) if self.draws < self.n else 0.0
@@ -199,7 +199,7 @@ class ExponentialChoice:
         query = ScoresAt(self.contest, tuple(points))
         means = source.sample(query, WithoutReplacement(count), rng).mean(axis=0)  # secret
         scores = [-float(mean) - self.contest.exact(point) for mean, point in zip(means, points, strict=True)]
-        on_drawn = amplification.epsilon_without_replacement(self.epsilon, ell=count, n=len(source))
+        on_drawn = privacy.epsilon_without_replacement(self.epsilon, ell=count, n=len(source))
         return exponential.choose(scores, epsilon=on_drawn, sensitivity=1 / count, rng=rng)
 
 

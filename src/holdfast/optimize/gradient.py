@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import cost, descent
-from holdfast.mechanisms import noise
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms import noisy_means
+from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Ranges, Rows, Vector
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
@@ -222,7 +222,7 @@ class LaplaceGradient:
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """By default as many rows a coordinate as an ordinary answer reads."""
-        noise.require("laplace")
+        noisy_means.require("laplace")
         rows: int = guarantee.terms.rows
         ell = guarantee.terms.rows_per_query if ell is None else ell
         check.at_most("rows", rows, rows_per_coordinate=ell)
@@ -274,7 +274,7 @@ class LaplaceGradient:
         scale = Laplace(draws=ell, epsilon=self.epsilon).scale(len(source))
         query = GradientAt(self.objective, point, Scales(ranges))
         values = source.sample(query, WithoutReplacement(ell), rng).astype(np.float64)
-        means = [noise.laplace_mean(of_coordinate, scale) for of_coordinate in values.reshape(-1, ell)]
+        means = [noisy_means.laplace_mean(of_coordinate, scale) for of_coordinate in values.reshape(-1, ell)]
         gradient: Vector = ranges.lows + ranges.widths * np.array(means)
         return gradient
 

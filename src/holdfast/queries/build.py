@@ -16,12 +16,12 @@ from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
 from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Total
+from holdfast.queries.moments import Sliced
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.position import Category
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.query import Function, Query
-from holdfast.queries.slices import Sliced
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, Type
 

@@ -1,7 +1,24 @@
-"""A guess at a share or a mean, and the cells that tell how it fares."""
+"""A guess at a share or a mean, the cells that tell how it fares, and how long it takes to name it.
+
+A question is named by the text of its functions, in a fixed code that depends on the schema alone, never on rows. A
+text is read as tokens; white space between them says nothing. Each is a column, a word of the language, a number, a
+plain text or anything else, and an end follows the last:
+
+    column    1/4, each column alike, with quotation marks or without
+    word      1/4, each word alike
+    number    1/4, 15 signs, the end of it being one
+    text      1/16, 96 signs, for a constant of printable ASCII characters
+    other     1/16, 257 signs, for the bytes of anything
+    end       1/8
+
+So the chances of all texts sum to at most 1, and -log of its chance is what a text costs. Intervals of a ledger rely on
+one code: whoever changes it, or the words, raises the format of ledgers (`ledger/chain.py`), as for every other change
+after which older entries would be misread.
+"""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, log
 from typing import Any
@@ -12,7 +29,6 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.statistic import GroupMean, Statistic
-from holdfast.queries.code import functions_nats
 from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.measures import Mean, Share
 from holdfast.queries.query import Folded, Function, RowValues, Values
@@ -23,6 +39,16 @@ Conditions = Any  # of all rows: booleans in a series or in an array
 Ratio = tuple[int, int]  # of whole numbers, the second above zero; not in lowest terms
 Totals = NDArray[np.float64]  # counts, which are exact up to 2^53, and sums
 CHUNK = 1 << 16  # numbers averaged at once, which stay in the cache
+_LANGUAGE = """
+    = <> < <= > >= + - * / % ( ) , || AND OR NOT IN BETWEEN LIKE IS NULL TRUE FALSE CASE WHEN THEN ELSE END CAST AS
+    COALESCE ABS ROUND FLOOR CEIL SQRT LN EXP LOWER UPPER LENGTH TRIM YEAR MONTH DAY HOUR EXTRACT FROM DATE
+"""
+WORDS = frozenset(_LANGUAGE.split())
+_TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*|\d[\d.]*(?:e[+-]?\d+)?|<>|<=|>=|\|\||\S""")
+_NUMBER = re.compile(r"[0-9][0-9.]*(?:e[+-]?[0-9]+)?")  # of other digits there are more than 15 signs
+_PLAIN = re.compile(r"'[ -&(-~]*'")
+_PART, _END, _RARE = log(4), log(8), log(16)
+_SIGNS, _LETTERS, _BYTES = log(15), log(96), log(257)
 
 
 @dataclass(frozen=True)
@@ -250,3 +276,32 @@ def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, m
             totals[:, 0] += above.size, above.sum()
     totals[1] /= high - low
     return totals
+
+
+def text_nats(text: str, columns: Collection[str]) -> float:
+    """Return what a text about these columns costs, in nats."""
+    return _END + sum(_token_nats(token, columns) for token in _TOKEN.findall(text))
+
+
+def _token_nats(token: str, columns: Collection[str]) -> float:
+    if token in columns or (token[:1] == '"' and token[1:-1].replace('""', '"') in columns):
+        return _PART + log(len(columns)) + log(2)  # with or without quotation marks
+    if token in WORDS:
+        return _PART + log(len(WORDS))
+    if _NUMBER.fullmatch(token):
+        return _PART + (len(token) + 1) * _SIGNS
+    if _PLAIN.fullmatch(token):
+        return _RARE + (len(token) - 1) * _LETTERS
+    return _RARE + (len(token.encode()) + 1) * _BYTES
+
+
+def functions_nats(identities: Iterable[str | None], numbers: Iterable[float], columns: Collection[str]) -> float:
+    """Return what a question costs that is made of these functions and numbers, at most three of each.
+
+    Infinite, if a function has no text.
+    """
+    texts, ends = list(identities), list(numbers)
+    if any(text is None or text.startswith("polars:") for text in texts) or max(len(texts), len(ends)) > 3:
+        return inf
+    written = sum(text_nats(str(text), columns) for text in texts)
+    return 2 * log(4) + written + sum((len(repr(float(end))) + 1) * _SIGNS + log(2) for end in ends)

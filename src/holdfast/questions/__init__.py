@@ -6,14 +6,13 @@ verbs        the methods of `Session` and of the client, made from kinds
 price        what a question would cost
 budget       what is left to ask
 batch        several questions at once: lists of them, their price, their answers
-history      every answer so far, as a frame
-standings    the submissions to a board, the best first
-best         the predictions of the best submission, kept to compare the next with
+history      every answer so far, as a frame; the submissions to a board, the best first
+expectations what is expected of answers, and whether they keep it
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
-cells        one release of cells as it is read: what moments and differences of pairs share
+stages       questions in several steps: the means that moments are worked out of, looks until a margin is reached
 moments      the kinds variance, std, covariance, correlation and slope
 mean, difference, count, total, histogram, top, auc, quantile, flips, minimize, check, register, submit, confusion,
              units    the other kinds
@@ -61,7 +60,7 @@ OPTIONS_OTHERWISE_CALLED = {
     **dict.fromkeys(("bounds", "limits", "range"), "within"),
     **dict.fromkeys(("group", "group_by", "groupby"), "by"),
     **dict.fromkeys(("n", "n_rows", "sample_size"), "rows_per_query"),
-    **{"values": "categories", "edges": "bins", "quantile": "q", "level": "q", "k": "most"},
+    **{"question": "query", "values": "categories", "edges": "bins", "quantile": "q", "level": "q", "k": "most"},
 }
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 

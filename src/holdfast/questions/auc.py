@@ -5,25 +5,90 @@ positives and of negatives above each cut confine the curve between two staircas
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
+import polars as pl
 
 from holdfast import check
 from holdfast.answer import Answer, Estimate
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.areas import area_under
+from holdfast.guarantees.mathematics.shares import area_under
+from holdfast.guarantees.statistic import OutcomeShares, Statistic
 from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_mean, condition
-from holdfast.queries.measures import Mean, Share
-from holdfast.queries.ranked import Ranked
-from holdfast.queries.slices import Sliced
+from holdfast.queries.evaluate import RowFunction, booleans
+from holdfast.queries.measures import Mean, Share, encode_facts
+from holdfast.queries.moments import Sliced, about
+from holdfast.queries.query import Query as RowQuery
+from holdfast.queries.query import Values
 from holdfast.questions import KINDS
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
+
+
+@dataclass(frozen=True)
+class Ranked(RowQuery):
+    """Outcomes: the steps of positives, lowest scores first; those of negatives; and rows that do not count.
+
+    Parameters
+    ----------
+    score
+        The score, rescaled to [0, 1], and which rows count.
+    positive
+        Which rows are positive; one for which that is not known does not count.
+    cuts
+        Where one step ends and the next begins, on the scale of [0, 1], increasing.
+    """
+
+    score: Share | Mean
+    positive: RowFunction
+    cuts: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        """How many there are for each."""
+        return len(self.cuts) + 1
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """The share of each outcome."""
+        return OutcomeShares(2 * self.steps + 1)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return tuple(dict.fromkeys((*self.score.columns, *self.positive.columns)))
+
+    @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.score.work + self.positive.work
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return f"ROC AUC of {about(self.score)} for {self.positive.text} in {self.steps} steps"
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        parts = (self.score.identity, self.positive.identity)
+        return None if None in parts else encode_facts({"kind": "ranked", "of": parts, "cuts": self.cuts})
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return the number of the outcome per row."""
+        row_values = self.positive.series(rows)
+        values = self.score.evaluate(rows).astype(np.float64)
+        outside = np.isnan(values) | row_values.is_null().to_numpy()
+        steps = np.searchsorted(self.cuts, np.where(outside, 0.0, values), side="right")
+        found = np.where(booleans(row_values), steps, steps + self.steps)
+        return np.where(outside, 2 * self.steps, found).astype(np.int64)
+
 
 STEPS, MOST_STEPS = 8, 100  # those that are looked for, at most; those that may be given
 LEVELS = 9  # how often the range is halved for every cut that is looked for

@@ -15,12 +15,11 @@ from holdfast.ledger import Cost
 from holdfast.optimize.boosting import SELECTORS
 from holdfast.optimize.descent import Run
 from holdfast.optimize.domain import Domain, domain_of
-from holdfast.optimize.fit import Fit
+from holdfast.optimize.fit import AUTO, FIRST, LOOKS, Fit, Search
 from holdfast.optimize.gradient import GRADIENTS
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss
 from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
-from holdfast.optimize.radius import AUTO, FIRST, LOOKS, Search
 from holdfast.questions import KINDS
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole

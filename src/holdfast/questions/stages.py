@@ -1,28 +1,37 @@
-"""Means of quadratic functions of a row, asked one after the other: what moments and pairs are worked out of.
+"""Questions whose steps depend on what the steps before them showed, as any question may: stages, and looks.
 
-Every stage may depend on what the stages before it showed, as any question may. A *rough* stage has few draws and no
-interval: it says where to look. A *certain* one has an interval for the population. Where the guarantee covers slices,
-the range of its function is cut where most values are expected, near 0, and each slice has draws of its own; elsewhere
-a stage is an ordinary mean, and a rough one is certain too.
+Stages are means of quadratic functions of a row, asked one after the other: what moments and pairs are worked out of. A
+*rough* stage has few draws and no interval: it says where to look. A *certain* one has an interval for the population.
+Where the guarantee covers slices, the range of its function is cut where most values are expected, near 0, and each
+slice has draws of its own; elsewhere a stage is an ordinary mean, and a rough one is certain too.
+
+Looks at one question go on until its margin is small enough: each draws as many rows as all before it. A look has its
+own place in the ledger and its own price, and the draws of the looks before it count. All looks at one question share
+the level of one statement, that of the first look: whether there is a next one depends on what was seen, so those that
+were not taken count as well (docs/proofs/endless.md). How many draws a look has in all is fixed for good, so whoever
+asks for a smaller margin later goes on where others stopped, and what was looked at before is free.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import inf
+from math import ceil, inf, log2
 from statistics import NormalDist
 
 import numpy as np
 
+from holdfast import check
 from holdfast.answer import Interval
+from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
+from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import GroupMean
 from holdfast.ledger import Cost
-from holdfast.queries.moments import Measured, Quadratic
+from holdfast.queries.moments import Measured, Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
-from holdfast.queries.slices import Sliced
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
 
 Found = tuple[float, Interval]  # as it was seen, and its interval
@@ -215,3 +224,96 @@ def edges_of(low: float, high: float, cuts: Sequence[float] | None = None) -> tu
         cuts = [end * cut for end in (low, high) for cut in near]
     inside = sorted({(cut - low) / (high - low) for cut in cuts})
     return (0.0, *(edge for edge in inside if 1e-9 < edge < 1 - 1e-9), 1.0)
+
+
+# -- looks ------------------------------------------------------------------------------------------------------------
+
+
+FIRST_LOOK = 1_000  # draws
+OF_GROUPS = 16  # ordinary answers' worth of draws, at most: how many a group takes depends on its size
+
+
+def look_until(kind: str, context: Context, query: Query, until: float) -> Question:
+    """Return the first look at the query; each answer says what the next one is, until the margin is reached.
+
+    Parameters
+    ----------
+    kind
+        That of the answers.
+    context, query
+        What is asked.
+    until
+        The margin to reach, in the query's units.
+    """
+    check.positive(until=until)
+    if query.identity is None:
+        raise InvalidArgument(
+            "until must be left out for a function, which nobody can recognize: a look is found again by its text. Ask"
+            " with SQL or a Polars expression, or use margin.",
+            name="until",
+        )
+    if context.mechanism is not None:
+        raise InvalidArgument("until must be left out with a mechanism: looks are made of coins.", name="until")
+    context.guarantee.require_flexible()
+    if isinstance(query.statistic, GroupMean):
+        most = OF_GROUPS * context.rows_per_query
+    else:
+        most = 2 * context.draws(query, None, until)  # of a share of one half; refuses what no number of draws reaches
+    return _look(kind, context, query, float(until), most)
+
+
+def _look(
+    kind: str,
+    context: Context,
+    query: Query,
+    until: float,
+    most: int,
+    number: int = 1,
+    before: tuple[int, ...] = (),
+    level: float | None = None,
+) -> Question:
+    """Return look `number`; `before` are the counts of the looks before it, `level` is what they all share."""
+    total = FIRST_LOOK * 2 ** (number - 1)
+    draws = total if number == 1 else total // 2
+    cost, rows_read = context.price(query, draws)
+    if number > 1:
+        cost = Cost(cost.charge, 0)  # the first look made the statement
+
+    def run(drawing: Drawing) -> Result:
+        release = drawing.release(query, draws)
+        pooled = _pooled(query, release, before, drawing.guarantee)
+        shared = drawing.guarantee.level if level is None else level
+        standing = drawing.guarantee.at_level(shared * look_share(number))
+        (estimate,) = replace(drawing, guarantee=standing).certify(query, pooled)
+        return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
+
+    def after(result: Result, later: Context) -> Question | None:
+        value = result["value"]  # None: too few rows of a group to tell
+        reached = value is not None and max(result["high"] - value, value - result["low"]) <= until
+        if reached or total >= most:
+            return None
+        return _look(kind, later, query, until, most, number + 1, tuple(result["counts"]), result["level"])
+
+    looks = 1 + max(0, ceil(log2(most / FIRST_LOOK)))
+    return Question(
+        kind,
+        f"{query.text}, look {number} at {total:,} draws",
+        encode({"look": number, "query": query.identity}),
+        cost,
+        rows_read,
+        run,
+        work=RELEASE_WORK + rows_read * query.work,
+        cheaper=f"look {number} of at most {looks}, each with twice the draws",
+        whole=query.speaks_of_units,
+        after=after,
+    )
+
+
+def _pooled(query: Query, release: object, before: tuple[int, ...], guarantee: Guarantee) -> Tally:
+    """Return the tally of all looks so far."""
+    if not isinstance(release, Tally):
+        raise guarantee.cannot_certify("several looks at one question")
+    counts = tuple(map(sum, zip(release.counts, before, strict=True))) if before else release.counts
+    draws = release.draws + sum(before)
+    values = query.statistic.from_counts(counts, draws, mass=guarantee.coin_mass)
+    return Tally(values, draws, counts, release.reported)

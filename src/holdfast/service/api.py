@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
-from holdfast.guarantees.solve import plan as make_plan
+from holdfast.planning import plan as make_plan
 from holdfast.questions.history import history_frame
 from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset

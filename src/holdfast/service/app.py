@@ -236,17 +236,17 @@ def _end_within(seconds: float) -> Callable[[], float]:
 
     Returns what tells how many seconds are left for what is still to be written.
     """
-    told = inf  # when
+    stopped_at = inf  # when
 
     def left() -> float:
-        return WRITING * seconds - max(0.0, time.monotonic() - told)
+        return WRITING * seconds - max(0.0, time.monotonic() - stopped_at)
 
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         return left
 
     def end(then: Any, number: int, frame: Any) -> None:
-        nonlocal told
-        told = min(told, time.monotonic())
+        nonlocal stopped_at
+        stopped_at = min(stopped_at, time.monotonic())
         for wait, act in ((0.9 * seconds, flush_logs), (seconds, lambda: os._exit(0))):
             timer = threading.Timer(wait, act)
             timer.daemon = True

@@ -21,12 +21,11 @@ from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
 from holdfast.questions.budget import Budget
-from holdfast.questions.history import SCHEMA
+from holdfast.questions.history import SCHEMA, standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price
 from holdfast.questions.register import REGISTER
-from holdfast.questions.standings import standings_frame
 from holdfast.schema import Column, Schema
 
 PAGE_SIZE = 1_000

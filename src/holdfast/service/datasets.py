@@ -16,9 +16,9 @@ from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, Unknown
 from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.check import CHECK
+from holdfast.questions.history import Standings
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import cost_in_answers
-from holdfast.questions.standings import Standings
 from holdfast.questions.submit import SUBMIT
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write

@@ -24,6 +24,7 @@ KEEP_SECONDS = 86_400.0
 MAX_KEY_LENGTH = 200
 SWEEP_SECONDS = 60.0
 BATCH_SECONDS = 0.1
+MOST_IDLE = 4  # connections that are kept: the others go back, for quotas come from the same pool
 
 
 class _StoredResponse(NamedTuple):
@@ -127,7 +128,11 @@ class IdempotencyKeys:
             connection.close()
             self._close_idle()
             raise ServiceUnavailable(UNREACHABLE) from error
-        self._idle.append((connection, cursor))
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append((connection, cursor))
+        else:
+            cursor.close()
+            connection.close()
 
     def _close_idle(self) -> None:
         while self._idle:

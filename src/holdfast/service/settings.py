@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.compare import BEST, RowsPerQuery
-from holdfast.guarantees.solve import Queries
+from holdfast.guarantees.request import Queries
 from holdfast.queries.declared import Declarations
 
 PREFIX = "HOLDFAST_"

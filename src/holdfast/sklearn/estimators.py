@@ -26,10 +26,10 @@ from holdfast import check
 from holdfast.answer import Answer
 from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees.plan import VacuousPlan
-from holdfast.guarantees.solve import plan
 from holdfast.optimize.features import INTERCEPT
+from holdfast.optimize.fit import AUTO, LOOKS
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
-from holdfast.optimize.radius import AUTO, LOOKS
+from holdfast.planning import plan
 from holdfast.queries.node import identifier, literal_text
 from holdfast.session import Session
 

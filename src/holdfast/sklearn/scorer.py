@@ -8,6 +8,17 @@ value of an interval for the population that holds for all scores of the search 
 Where the session only checks guesses (`hold_back`), those rows are what the guess is made of: their score is checked on
 the held rows. A guess that holds is the score; of one that does not, the end of its margin that the held rows are
 beyond. A search whose guesses hold costs next to nothing, however long it is.
+
+`confusion` and `calibration` say how a classifier errs: one histogram says how many rows are in each cell (what is, and
+what is predicted), for the price of one answer a cell. Precision, recall and F1 are shares of shares; their ranges over
+everything that the four intervals allow hold together with all other answers of the session.
+
+On a board, every score is a submission, told only if it is better than all before:
+
+    search = GridSearchCV(model, grid, scoring=board_scorer(board, cases, ids), cv=ShuffleSplit(1))
+
+The model predicts the board's cases, which are public, and its predictions are submitted. The model that a search
+prefers is the one that climbed highest; `answers` has the intervals.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +33,13 @@ from scipy.special import expit
 
 from holdfast import check
 from holdfast.answer import Answer
+from holdfast.board import Board
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.release import TOO_HIGH, TOO_LOW
 from holdfast.questions.check import ERRORS, CheckAnswer
+from holdfast.questions.confusion import ConfusionAnswer
+from holdfast.questions.groups import GroupsAnswer
+from holdfast.questions.submit import SubmitAnswer, metric_of
 from holdfast.session import Session
 
 Array = NDArray[np.float64]
@@ -245,3 +260,97 @@ def scorer(
         most = 5.0 if metric == "log_loss" else 1.0
     check.positive(most=most)
     return Scorer(session, metric, tuple(features), target, float(most), positive)
+
+
+# -- how a classifier errs --------------------------------------------------------------------------------------------
+
+
+def confusion(
+    session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True
+) -> ConfusionAnswer:
+    """Return the four cells of a classifier on the population, and precision, recall and F1, for 5 answers.
+
+    `positive` is the label that counts as positive; rows without a label are in no cell.
+    """
+    judge = scorer(session, "accuracy", features=features, target=target, positive=positive)
+
+    def cell_of_confusion(rows: pl.DataFrame) -> NDArray[np.float64]:
+        real, predicted = judge.positives(rows) == 1, judge.predicted(estimator, rows)
+        code = np.where(real, np.where(predicted, 0.0, 2.0), np.where(predicted, 1.0, 3.0))
+        known = rows.get_column(target).is_not_null().to_numpy()
+        return np.where(known, code, np.nan)
+
+    found = session.histogram(cell_of_confusion, categories=[0.0, 1.0, 2.0, 3.0])
+    return ConfusionAnswer(found.answers, found.record)
+
+
+def calibration(
+    session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True, bins: int = 5
+) -> GroupsAnswer:
+    """Return how often the label is positive, by the estimator's probability, in `bins` equal parts of [0, 1].
+
+    One question for all bins, and two answers for each; a model is calibrated where the interval meets the bin. Bins
+    with too few rows say so. The groups are called by the middle of their bins.
+    """
+    check.whole(2, bins=bins)
+    check.at_most("the most bins", 50, bins=bins)
+    judge = scorer(session, "brier", features=features, target=target, positive=positive)
+    middles = [(2 * place + 1) / (2 * bins) for place in range(bins)]
+
+    def positive_label(rows: pl.DataFrame) -> Any:
+        return judge.positives(rows) == 1
+
+    def predicted(rows: pl.DataFrame) -> NDArray[np.float64]:
+        chance = np.clip(judge.probability(estimator, rows), 0.0, 1.0)
+        return np.asarray(middles)[np.minimum((chance * bins).astype(np.int64), bins - 1)]
+
+    return session.mean(positive_label, by=predicted, groups=middles)
+
+
+# -- on a board -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class BoardScorer:
+    """A callable for `scoring=`, for which more is better, as scikit-learn wants it."""
+
+    board: Board
+    cases: Any
+    ids: Sequence[Any]
+    positive: Any = True  # which label counts as true, where probabilities are scored
+    by: str | None = None
+    answers: list[SubmitAnswer] = field(default_factory=list)
+
+    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
+        """Submit what the estimator predicts; X and y are ignored.
+
+        Returns the worse end of the cell that the board tells (negated, if less is better); if it tells no cell, the
+        worst value of the metric: nothing else is known of a submission that was no better.
+        """
+        answer = self.board.submit({"id": np.asarray(self.ids), **self._predictions(estimator)}, by=self.by)
+        self.answers.append(answer)
+        low, high = answer.cell if answer.improved else answer.bounds
+        return low if answer.higher else -high
+
+    def _predictions(self, estimator: Any) -> dict[str, Any]:
+        metric = metric_of(self.board.ladder)
+        if not metric.rule.probability:
+            return {"prediction": np.asarray(estimator.predict(self.cases))}
+        known, chances = list(estimator.classes_), np.asarray(estimator.predict_proba(self.cases))
+        if metric.classes:  # one that the model has never seen has no chance
+            unseen = np.zeros(len(chances))
+            return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
+        return {"prediction": chances[:, known.index(self.positive)]}
+
+
+def board_scorer(
+    board: Board, cases: Any, ids: Sequence[Any], *, positive: Any = True, by: str | None = None
+) -> BoardScorer:
+    """Return a scorer for scikit-learn that submits to a board.
+
+    `cases` are the public features of the board's rows, and `ids` name them, in the same order; `positive` is the label
+    whose probability is scored by log loss and Brier scores, `by` who submits.
+    """
+    if board.ladder.terms.target is None:
+        raise InvalidArgument("board must have labels: a model's predictions are compared with them.", name="board")
+    return BoardScorer(board, cases, ids, positive, by)

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.release import NoisyMeans
-from holdfast.guarantees.solve import plan
+from holdfast.planning import plan
 from planned import planned
 
 

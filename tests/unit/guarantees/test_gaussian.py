@@ -11,7 +11,7 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.release import NoisyMeans
-from holdfast.guarantees.solve import plan
+from holdfast.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Share
 

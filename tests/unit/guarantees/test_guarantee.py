@@ -12,8 +12,8 @@ from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, full_scan_margin, ratio
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SingleFlips
+from holdfast.planning import plan
 from holdfast.queries.query import Query
 from holdfast.questions.question import Drawing
 from holdfast.rows.draws import Order

@@ -7,10 +7,10 @@ from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.release import NoisyMeans, Tally
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneShare
 from holdfast.mechanisms import MECHANISMS
 from holdfast.optimize.losses import Squared
+from holdfast.planning import plan
 from holdfast.session import Session
 from planned import planned
 

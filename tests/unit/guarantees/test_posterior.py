@@ -9,11 +9,11 @@ from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import posterior
-from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.release import Tally
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OutcomeShares
+from holdfast.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share
 

@@ -9,14 +9,14 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.solve import plan
 from holdfast.lab import MECHANISM_NAMES, attack, contender
 from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.attack import processes_for
 from holdfast.lab.baselines import FullLaplace, Naive, Thresholdout
 from holdfast.lab.populations import FinitePopulation, TableRule
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 
 SETTINGS = {"rows": 200, "queries": 21, "worlds": 3, "seed": 5}
 

@@ -7,11 +7,11 @@ import pytest
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import plan
 from holdfast.lab import selftest
 from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import MechanismOracle, PlanContender
 from holdfast.lab.selftest import strongest_analyst
+from holdfast.planning import plan
 
 PLAN = plan(rows=2_000, queries=100)
 
@@ -81,6 +81,7 @@ def test_fewer_questions_than_planned_may_be_simulated():
         selftest(plan(rows=2_000, queries=2), worlds=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [None, 50])
 def test_sessions_go_on(queries):
     """Beyond a plan, and without one, every answer is as wide as its place makes it."""

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 import holdfast as hf
 from holdfast.errors import MissingExtra
 from holdfast.guarantees.plan import VacuousPlan
-from holdfast.mechanisms import noise
+from holdfast.mechanisms import noisy_means
 from holdfast.questions.question import _price
 
 
@@ -27,24 +27,24 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
 
         return add
 
-    monkeypatch.setattr(noise, "_integer_laplace", quiet)
-    monkeypatch.setattr(noise, "_integer_gaussian", quiet)
+    monkeypatch.setattr(noisy_means, "_integer_laplace", quiet)
+    monkeypatch.setattr(noisy_means, "_integer_gaussian", quiet)
     return asked
 
 
 @pytest.mark.parametrize("count", [1, 2, 1000, 2**22, 2**40, 2**61])
 def test_the_sum_of_the_grid_fits_into_62_bits(count):
-    bits = noise.grid_bits(count)
-    assert 1 <= bits <= noise.GRID
+    bits = noisy_means.grid_bits(count)
+    assert 1 <= bits <= noisy_means.GRID
     assert count * 2**bits <= 2**62
-    assert bits == noise.GRID or count * 2 ** (bits + 2) > 2**62
+    assert bits == noisy_means.GRID or count * 2 ** (bits + 2) > 2**62
 
 
 @pytest.mark.parametrize("values", [[0.0], [1.0] * 7, [0.5, 0.25], list(np.linspace(0, 1, 101))])
 def test_without_noise_the_mean_is_the_mean(values, silent):
     array = np.array(values)
-    assert noise.laplace_mean(array, 0.1) == pytest.approx(array.mean(), abs=2.0**-noise.GRID)
-    assert noise.gaussian_mean(array, 0.1) == noise.laplace_mean(array, 0.1)
+    assert noisy_means.laplace_mean(array, 0.1) == pytest.approx(array.mean(), abs=2.0**-noisy_means.GRID)
+    assert noisy_means.gaussian_mean(array, 0.1) == noisy_means.laplace_mean(array, 0.1)
 
 
 def test_one_value_moves_the_sum_by_at_most_one_unit_of_its_noise(silent):
@@ -52,24 +52,24 @@ def test_one_value_moves_the_sum_by_at_most_one_unit_of_its_noise(silent):
     values = np.random.default_rng(1).random(50)
     other = values.copy()
     values[3], other[3] = 0.0, 1.0
-    noise.laplace_mean(values, 0.01)
-    noise.laplace_mean(other, 0.01)
+    noisy_means.laplace_mean(values, 0.01)
+    noisy_means.laplace_mean(other, 0.01)
     (scale, one), (_, two) = silent
-    assert abs(two - one) == 2 ** noise.grid_bits(50)
+    assert abs(two - one) == 2 ** noisy_means.grid_bits(50)
     assert abs(two - one) / scale == pytest.approx(1 / (0.01 * 50))
 
 
 def test_noise_is_there():
     """Two honest answers of this scale agree with probability below 2^-30."""
     values = np.full(10, 0.5)
-    assert noise.laplace_mean(values, 0.1) != noise.laplace_mean(values, 0.1)
-    assert noise.gaussian_mean(values, 0.1) != noise.gaussian_mean(values, 0.1)
+    assert noisy_means.laplace_mean(values, 0.1) != noisy_means.laplace_mean(values, 0.1)
+    assert noisy_means.gaussian_mean(values, 0.1) != noisy_means.gaussian_mean(values, 0.1)
 
 
 @pytest.mark.slow
 def test_gaussian_noise_is_the_discrete_gaussian():
     """Deviation 2 on the whole numbers, where the rounded continuous law is another one. False alarm: 1e-9."""
-    drawn = np.array([noise._integer_gaussian(2.0)(0) for _ in range(20_000)])
+    drawn = np.array([noisy_means._integer_gaussian(2.0)(0) for _ in range(20_000)])
     numbers = np.arange(-6, 7)
     law = np.exp(-(numbers**2) / 8) / np.exp(-(np.arange(-60, 61) ** 2) / 8).sum()
     seen = np.array([(drawn == number).sum() for number in numbers])

@@ -1,6 +1,7 @@
 """Checks: the cell, the interval, what is filled in, what is refused, and that nothing else leaves."""
 
 import json
+import re
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -22,13 +23,12 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
-from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells
+from holdfast.planning import plan
 from holdfast.queries.build import build_mean
-from holdfast.queries.code import functions_nats
-from holdfast.queries.guess import DifferenceGuess, Guess
+from holdfast.queries.guess import DifferenceGuess, Guess, functions_nats
 from holdfast.questions.check import CheckAnswer
 from holdfast.rows.draws import AllRows
 from holdfast.rows.open import open_rows
@@ -476,7 +476,7 @@ def test_nothing_but_the_cell_leaves(tmp_path: Any, caplog: pytest.LogCaptureFix
             shown = [[repr(one), one.to_dict()["low"], one.details(), one.rows()] for one in said]
         traces.append((bodies, shown, str(session.plan)))
         for text in (f"{yes / ROWS:.4f}", f"{yes}"):
-            assert text.encode() not in place.read_bytes()
+            assert text.encode() not in re.sub(rb"[0-9a-f]{32,}", b"", place.read_bytes())  # hashes have any digits
             assert text not in caplog.text
     assert traces[0] == traces[1]
 

@@ -9,7 +9,7 @@ from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.release import Tally
 from holdfast.questions.batch import Questions
-from holdfast.questions.looks import FIRST
+from holdfast.questions.stages import FIRST_LOOK
 from holdfast.session import Session
 
 ROWS = 100_000
@@ -25,7 +25,7 @@ def test_looks_double_and_stop_at_the_margin() -> None:
         answer = session.mean("x", until=0.03)
         assert answer.margin <= 0.03
         entries = list(session.ledger.entries())
-        draws = [FIRST, *(FIRST * 2**look for look in range(len(entries) - 1))]
+        draws = [FIRST_LOOK, *(FIRST_LOOK * 2**look for look in range(len(entries) - 1))]
         assert [entry.rows_read for entry in entries] == [entry.cost.charge for entry in entries] == draws
         assert [entry.cost.intervals for entry in entries] == [1] + [0] * (len(entries) - 1)  # one statement for all
         assert [sum(entry.answer["counts"]) for entry in entries] == np.cumsum(draws).tolist()
@@ -55,7 +55,7 @@ def test_looks_share_the_level_of_the_first_and_pool_all_draws(guarantee: str) -
             pooled = Tally((0.5,), zeros + ones, (zeros, ones), (1,))
             found = standing.at_level(shared * look_share(number)).share(pooled, 0)
             assert (entry.answer["low"], entry.answer["high"]) == found
-            assert zeros + ones == FIRST * 2 ** (number - 1)
+            assert zeros + ones == FIRST_LOOK * 2 ** (number - 1)
 
 
 def test_a_look_beyond_a_plan_keeps_the_level_that_the_first_one_had() -> None:
@@ -81,7 +81,7 @@ def test_who_wants_more_goes_on_where_others_stopped() -> None:
         assert narrow.margin <= 0.025 < wide.margin
         assert session.ledger.spent.answers > count
         assert [entry.question["text"] for entry in session.ledger.entries()] == [
-            f"share of x, look {number} at {FIRST * 2 ** (number - 1):,} draws"
+            f"share of x, look {number} at {FIRST_LOOK * 2 ** (number - 1):,} draws"
             for number in range(1, session.ledger.spent.answers + 1)
         ]
 
@@ -131,7 +131,7 @@ def test_where_there_is_an_end_the_looks_that_were_paid_for_stand() -> None:
 def test_price_and_dry_run_speak_of_the_first_look() -> None:
     with Session(data(), seed=1) as session:
         price = session.price("x", until=0.03)
-        assert price.rows_read == FIRST
+        assert price.rows_read == FIRST_LOOK
         assert "look 1 of at most" in str(price)
         assert session.dry_run("x", until=0.03).made_up
         assert session.mean("x", until=0.03).seq == session.ledger.spent.answers

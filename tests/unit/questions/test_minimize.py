@@ -9,8 +9,8 @@ from counting_rows import CountingRows
 from holdfast.optimize import losses
 from holdfast.optimize.boosting import runs_for
 from holdfast.optimize.domain import domain_of
+from holdfast.optimize.fit import LOOKS
 from holdfast.optimize.objective import AccuracyAt
-from holdfast.optimize.radius import LOOKS
 from own_losses import MeanLoss, MedianLoss, uniform_table
 from pairwise import pairwise
 
@@ -269,6 +269,7 @@ def test_a_row_on_which_an_own_loss_fails_answers_for_itself_alone(rows):
     assert len(answer.point) == 1
 
 
+@pytest.mark.slow
 def test_losses_can_depend_on_earlier_answers(rows):
     s = session(rows, queries=200)
     center = np.zeros(2)

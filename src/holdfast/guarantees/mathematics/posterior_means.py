@@ -8,7 +8,7 @@ from math import e
 from typing import Any
 
 from holdfast import check
-from holdfast.guarantees.mathematics import debias
+from holdfast.guarantees.mathematics import shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.mathematics.theorem import theorem
 
@@ -66,7 +66,7 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
     (0.0, 1.0)
     """
     low, high = clopper_pearson(count, ell, level)
-    return debias.debias(low, outcomes=outcomes, mass=mass), debias.debias(high, outcomes=outcomes, mass=mass)
+    return shares.debias(low, outcomes=outcomes, mass=mass), shares.debias(high, outcomes=outcomes, mass=mass)
 
 
 @theorem("here (conditional means)", proof="posterior.md")
@@ -108,4 +108,4 @@ def group_mean(
     if pi[0] <= 2 * mass:
         return (0.0, 1.0), 0.0
     theta = clopper_pearson(ones, included, level_among(level, pi[0], included, ell))
-    return debias.group_mean_range(theta, pi, mass=mass), debias.group_share(pi[0], mass=mass, outcomes=outcomes)
+    return shares.group_mean_range(theta, pi, mass=mass), shares.group_share(pi[0], mass=mass, outcomes=outcomes)

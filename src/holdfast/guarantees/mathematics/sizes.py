@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import atanh, ceil, exp, expm1, log, log1p, log2, sqrt
 
 from holdfast import check
-from holdfast.guarantees.mathematics import amplification, composition, transfer
+from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.theorem import theorem
 
 
@@ -40,9 +40,9 @@ def a1(alpha: float, beta: float, k: int, *, replacement: bool = False, epsilon0
     (210000, 4.3)
     """
     check.whole(k=k)
-    demand = transfer.statistical_queries(alpha, beta)
+    demand = privacy.statistical_queries(alpha, beta)
     sample, fail = demand.alpha_on_sample, demand.beta_on_sample
-    eps0 = epsilon0 or composition.advanced_step(demand.epsilon, demand.delta, k=k)
+    eps0 = epsilon0 or privacy.advanced_step(demand.epsilon, demand.delta, k=k)
     ell = ceil(2 * log(4 * k / fail) / sample**2)
     least = 2 * log(2 * k / fail) / (ell * sample)
     return Size(_rows(ell, least, eps0, replacement), ell, eps0)
@@ -57,7 +57,7 @@ def _rows(ell: int, least: float, eps0: float, replacement: bool = False) -> int
 
 def a1_noise(size: Size, *, n: int, replacement: bool = False) -> float:
     """Return the scale of A1's Laplace noise on n rows: 1/(ell eps')."""
-    invert = amplification.epsilon_with_replacement if replacement else amplification.epsilon_without_replacement
+    invert = privacy.epsilon_with_replacement if replacement else privacy.epsilon_without_replacement
     return 1 / (size.ell * invert(size.epsilon_per_query, ell=size.ell, n=n))
 
 
@@ -75,9 +75,9 @@ def a3(alpha: float, beta: float, k: int) -> Size:
     >>> a3(0.1, 0.05, 1000).n > 1024 * log(40_000) / 0.01
     True
     """
-    demand = transfer.sampling_queries(alpha, beta, k=k)
+    demand = privacy.sampling_queries(alpha, beta, k=k)
     mass = alpha / 2
-    eps0 = composition.advanced_step(demand.epsilon, demand.delta, k=k)
+    eps0 = privacy.advanced_step(demand.epsilon, demand.delta, k=k)
     n = max((1 - 2 * mass) / (mass * expm1(eps0)), demand.least_rows)
     return Size(ceil(n), 1, eps0, mass)
 
@@ -115,7 +115,7 @@ def a1_in_expectation(alpha: float, k: int) -> Size:
     400
     """
     check.probability(alpha=alpha)
-    eps0 = composition.advanced_step(alpha / 16, alpha / 8, k=k)
+    eps0 = privacy.advanced_step(alpha / 16, alpha / 8, k=k)
     ell = ceil(4 / alpha**2)
     return Size(max(_rows(ell, 4 / (ell * alpha), eps0), ceil(256 * log(2) / alpha**2)), ell, eps0)
 
@@ -132,7 +132,7 @@ def scq_by_cq(alpha: float, beta: float, k: int) -> Size:
         The expectation over the noise as well, which asks for less.
     """
     check.probability(alpha=alpha, beta=beta)
-    eps0 = composition.advanced_step(alpha / 64, alpha * beta / 32, k=k)
+    eps0 = privacy.advanced_step(alpha / 64, alpha * beta / 32, k=k)
     n = max(2 * log(2 * k / beta) / (alpha * eps0), 1024 * log(4 * k / beta) / alpha**2)
     return Size(ceil(n), ceil(n), eps0)
 
@@ -241,7 +241,7 @@ def descent(
     ell = max(1, ceil(d * width**2 / (2 * gradient**2)))
     steps = _steps(alpha, 18.0, 4.0, diameter, gradient, strong)
     part = alpha / (8 * spread)
-    eps0 = composition.advanced_step(min(log1p(part), 0.999), min(part, 0.5), k=k * steps * d)
+    eps0 = privacy.advanced_step(min(log1p(part), 0.999), min(part, 0.5), k=k * steps * d)
     n = _rows(ell, 2 * width * sqrt(d) / (ell * gradient), eps0)
     return DescentSize(n, ell, steps, 1, eps0)
 
@@ -303,7 +303,7 @@ def boosted_descent(
     ell = max(1, ceil(d * width**2 / (2 * gradient**2)))
     steps = _steps(alpha, 288.0, 16.0, diameter, gradient, strong)
     gamma = alpha / (4 * spread)
-    eps0 = composition.advanced_step(gamma / 32, gamma * beta / 24, k=k * (runs * steps * d + 1))
+    eps0 = privacy.advanced_step(gamma / 32, gamma * beta / 24, k=k * (runs * steps * d + 1))
     n = max(
         _rows(ell, 2 * width * sqrt(d) / (ell * gradient), eps0),
         ceil(8 * spread * log(3 * k * runs / beta) / (alpha * eps0)),

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from holdfast.errors import PlanInfeasible
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.solve import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
 from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.gaussian import Gaussian
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Gaussian, Laplace
+from holdfast.planning import plan
 from holdfast.rows.draws import Order
 
 CONFIDENCE = 0.95

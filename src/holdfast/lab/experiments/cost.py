@@ -14,8 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.guarantees.mathematics import composition, sizes, transfer
-from holdfast.guarantees.solve import plan
+from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.guarantees.statistic import Values
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullLaplace, Releaser
@@ -23,7 +22,8 @@ from holdfast.lab.experiments.experiment import Experiment, Results, Size, short
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
@@ -40,8 +40,8 @@ STYLE = {"previous work": "laplace", "this work": "a1", "lower bound": "threshol
 
 def previous_rows(alpha: float, beta: float, k: int) -> float:
     """Return n for full-scan Laplace answers: noise 1/(n eps0) below alpha_S in all k, by the paper's composition."""
-    demand = transfer.statistical_queries(alpha, beta)
-    eps0 = composition.advanced_step(demand.epsilon, demand.delta, k=k)
+    demand = privacy.statistical_queries(alpha, beta)
+    eps0 = privacy.advanced_step(demand.epsilon, demand.delta, k=k)
     return log(k / demand.beta_on_sample) / (eps0 * demand.alpha_on_sample)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from holdfast.guarantees.mathematics import sizes
-from holdfast.guarantees.solve import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import CoinFromMean, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.planning import plan
 from holdfast.rows.memory import memory_rows
 
 BETA, QUERIES = 0.05, 1_000

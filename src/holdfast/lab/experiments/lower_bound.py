@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from holdfast.guarantees.mathematics import amplification, sizes
+from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, spaced, table
@@ -17,7 +17,7 @@ from holdfast.lab.plots import Chart, Level, Series
 from holdfast.lab.populations import Marked, Universe
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.rows.memory import memory_rows
 
 BETA = 0.2
@@ -28,7 +28,7 @@ STYLE = {"plain mean of m rows": "naive", "a1": "a1", "coins": "coins"}
 def mechanisms(looks: int, rows: int, seed: int) -> dict[str, Releaser]:
     """Return mechanisms that evaluate `looks` rows; A1 with half as much noise as drawing adds."""
     on_drawn = 4 / np.sqrt(looks)  # scale 1/(looks eps') = 1/(4 sqrt(looks)); the mean's deviation is 1/(2 sqrt(looks))
-    epsilon = amplification.without_replacement(float(on_drawn), ell=looks, n=rows)
+    epsilon = privacy.without_replacement(float(on_drawn), ell=looks, n=rows)
     return {
         "plain mean of m rows": FreshRows(draws=looks, key=seed.to_bytes(32)),
         "a1": Laplace(draws=looks, epsilon=epsilon),

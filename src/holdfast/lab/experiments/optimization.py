@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics import sizes
 from holdfast.lab.attack import in_parallel
+from holdfast.lab.baselines import FullGradient
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
-from holdfast.lab.full_gradient import FullGradient
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.optimize.boosting import CoinChoice, Contest
 from holdfast.optimize.descent import Descent

@@ -21,7 +21,7 @@ from math import exp, log, sqrt
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from holdfast.guarantees.mathematics import amplification
+from holdfast.guarantees.mathematics import privacy
 from holdfast.lab.analysts import ANALYSTS, Analyst, HillClimber, PersistentAttack, WeightedAttack, vote_strength
 from holdfast.lab.attack import attack, in_parallel, run_world
 from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser
@@ -30,7 +30,7 @@ from holdfast.lab.experiments.experiment import Experiment, Results, Size, slope
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.mechanisms.noisy_means import Laplace
 
 ALPHA, BETA, MIDDLE = 0.2, 0.1, 64
 EXPECTED = {"naive": "1", "split": "1", "laplace": "1/2", "gaussian": "1/2", "a1": "1/2", "coins": "1/2"}
@@ -100,7 +100,7 @@ def _a1(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
     # Half of the variance from drawing rows, half from the noise on them.
     draws = max(1, min(rows, round(1 / (2 * noise + 1 / rows))))
     on_drawn = 1 / (draws * sqrt(noise) / 2)
-    return Laplace(draws=draws, epsilon=amplification.without_replacement(on_drawn, ell=draws, n=rows)), error
+    return Laplace(draws=draws, epsilon=privacy.without_replacement(on_drawn, ell=draws, n=rows)), error
 
 
 TUNINGS: Mapping[str, Callable[[int, int, float], tuple[Releaser, float]]] = {

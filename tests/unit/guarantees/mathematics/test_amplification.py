@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import amplification
-from holdfast.mechanisms.laplace import Laplace
+from holdfast.guarantees.mathematics import privacy
+from holdfast.mechanisms.noisy_means import Laplace
 
 SIZES = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 3), (5, 2), (6, 1)]  # n, ell
 LEVELS = (0.0, 0.5, 1.0)
@@ -54,7 +54,7 @@ def test_the_exact_cases_include_more_than_one_nat_on_the_drawn_rows():
 def test_the_linear_rule_of_thumb_would_overspend():
     """eps' = epsilon n/ell, without the logarithm, is not private enough: the exact test sees it."""
     n, ell, epsilon = 6, 1, 1.0
-    wrong = Laplace(draws=ell, epsilon=amplification.without_replacement(epsilon * n / ell, ell=ell, n=n))
+    wrong = Laplace(draws=ell, epsilon=privacy.without_replacement(epsilon * n / ell, ell=ell, n=n))
     assert exact_epsilon(wrong, n) > epsilon * 1.5
 
 
@@ -67,15 +67,15 @@ def test_the_price_of_a_coin_is_the_enumerated_maximum(flip, n):
     ratios = [
         abs(log(law(count + 1) / law(count))) for count in range(n) for law in (ones, lambda count: 1 - ones(count))
     ]
-    assert amplification.coin_epsilon(flip, n=n) == pytest.approx(max(ratios), abs=1e-12)
+    assert privacy.coin_epsilon(flip, n=n) == pytest.approx(max(ratios), abs=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 20.0])
 @pytest.mark.parametrize(("ell", "n"), [(1, 1), (1, 10**12), (10**6, 10**9), (17, 17)])
 def test_inverses_invert(epsilon, ell, n):
     for there, back in [
-        (amplification.without_replacement, amplification.epsilon_without_replacement),
-        (amplification.with_replacement, amplification.epsilon_with_replacement),
+        (privacy.without_replacement, privacy.epsilon_without_replacement),
+        (privacy.with_replacement, privacy.epsilon_with_replacement),
     ]:
         assert back(there(epsilon, ell=ell, n=n), ell=ell, n=n) == pytest.approx(epsilon, rel=1e-9)
 
@@ -83,26 +83,26 @@ def test_inverses_invert(epsilon, ell, n):
 def test_with_replacement_stays_within_twice_the_linear_rule():
     for epsilon in (0.01, 0.5, 1.0):
         for n, ell in [(10, 3), (1000, 999), (10**6, 10**3)]:
-            assert amplification.with_replacement(epsilon, ell=ell, n=n) <= 2 * ell / n * epsilon
+            assert privacy.with_replacement(epsilon, ell=ell, n=n) <= 2 * ell / n * epsilon
 
 
 def test_the_printed_price_with_replacement_is_too_low():
     """One row, drawn twice: 2 epsilon, not epsilon."""
-    assert amplification.with_replacement(0.5, ell=2, n=1) == pytest.approx(1.0)
+    assert privacy.with_replacement(0.5, ell=2, n=1) == pytest.approx(1.0)
     printed = log1p((1 - (1 - 1 / 1) ** 2) * expm1(0.5))
-    wrong = Laplace(draws=2, epsilon=amplification.with_replacement(printed, ell=2, n=1), replacement=True)
+    wrong = Laplace(draws=2, epsilon=privacy.with_replacement(printed, ell=2, n=1), replacement=True)
     assert exact_epsilon(wrong, 1) > 0.99 > exp(-0.5)
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: amplification.without_replacement(0.0, ell=1, n=2), "epsilon must be positive"),
-        (lambda: amplification.without_replacement(1.0, ell=3, n=2), r"ell must be at most n \(2\)"),
-        (lambda: amplification.epsilon_without_replacement(1.0, ell=3, n=2), r"ell must be at most n \(2\)"),
-        (lambda: amplification.with_replacement(1.0, ell=1, n=0), "n must be a whole number"),
-        (lambda: amplification.coin_epsilon(0.0, n=5), "mass must be positive"),
-        (lambda: amplification.coin_epsilon(0.6, n=5), "mass must be at most 1/2"),
+        (lambda: privacy.without_replacement(0.0, ell=1, n=2), "epsilon must be positive"),
+        (lambda: privacy.without_replacement(1.0, ell=3, n=2), r"ell must be at most n \(2\)"),
+        (lambda: privacy.epsilon_without_replacement(1.0, ell=3, n=2), r"ell must be at most n \(2\)"),
+        (lambda: privacy.with_replacement(1.0, ell=1, n=0), "n must be a whole number"),
+        (lambda: privacy.coin_epsilon(0.0, n=5), "mass must be positive"),
+        (lambda: privacy.coin_epsilon(0.6, n=5), "mass must be at most 1/2"),
     ],
 )
 def test_what_no_theorem_covers_is_refused(call, says):

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.composition import advanced_step, zcdp_epsilon, zcdp_step
+from holdfast.guarantees.mathematics.privacy import advanced_step, zcdp_epsilon, zcdp_step
 
 
 @pytest.mark.parametrize("k", [1, 1000, 10**12])

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from holdfast.guarantees.mathematics.debias import debias, group_mean, group_mean_range, group_share
+from holdfast.guarantees.mathematics.shares import debias, group_mean, group_mean_range, group_share
 
 
 @pytest.mark.parametrize("outcomes", [2, 3, 7])

@@ -6,12 +6,12 @@ from math import exp, log
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import amplification, composition, sizes, transfer
+from holdfast.guarantees.mathematics import privacy, sizes
 
 GOALS = [(0.1, 0.05, 1000), (0.5, 0.2, 1), (0.02, 0.001, 10**6), (0.9, 0.5, 10**9)]
 
 
-def a1_fails(size: sizes.Size, n: int, demand: transfer.Demand, *, replacement: bool) -> float:
+def a1_fails(size: sizes.Size, n: int, demand: privacy.Demand, *, replacement: bool) -> float:
     """Union bound on the chance that one of its answers strays by more than alpha_S, a query."""
     half = demand.alpha_on_sample / 2
     sampling = 2 * exp(-2 * size.ell * half**2)
@@ -22,7 +22,7 @@ def a1_fails(size: sizes.Size, n: int, demand: transfer.Demand, *, replacement: 
 @pytest.mark.parametrize(("alpha", "beta", "k"), GOALS)
 def test_a1_meets_the_transfer_theorem(alpha, beta, k, replacement):
     size = sizes.a1(alpha, beta, k, replacement=replacement)
-    demand = transfer.statistical_queries(alpha, beta)
+    demand = privacy.statistical_queries(alpha, beta)
     steps = size.epsilon_per_query * 2 * (2 * k * log(1 / demand.delta)) ** 0.5
     assert steps == pytest.approx(demand.epsilon)
     assert k * a1_fails(size, size.n, demand, replacement=replacement) <= demand.beta_on_sample * (1 + 1e-9)
@@ -32,18 +32,18 @@ def test_a1_meets_the_transfer_theorem(alpha, beta, k, replacement):
 
 
 def test_a1_takes_a_price_from_elsewhere():
-    cheaper = sizes.a1(0.1, 0.05, 1000, epsilon0=composition.zcdp_step(0.1 / 64, 0.1 * 0.05 / 32, k=1000))
+    cheaper = sizes.a1(0.1, 0.05, 1000, epsilon0=privacy.zcdp_step(0.1 / 64, 0.1 * 0.05 / 32, k=1000))
     assert cheaper.n < sizes.a1(0.1, 0.05, 1000).n
 
 
 @pytest.mark.parametrize(("alpha", "beta", "k"), GOALS)
 def test_a3_meets_the_transfer_theorem(alpha, beta, k):
     size = sizes.a3(alpha, beta, k)
-    demand = transfer.sampling_queries(alpha, beta, k=k)
+    demand = privacy.sampling_queries(alpha, beta, k=k)
     assert size.ell == 1
     assert size.n >= demand.least_rows
     assert size.mass <= demand.alpha_on_sample
-    assert amplification.coin_epsilon(size.mass, n=size.n) <= size.epsilon_per_query * (1 + 1e-9)
+    assert privacy.coin_epsilon(size.mass, n=size.n) <= size.epsilon_per_query * (1 + 1e-9)
 
 
 def test_averages_of_flips_ask_for_all_their_flips():
