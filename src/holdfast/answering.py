@@ -190,10 +190,10 @@ class Answering:
 
     def _keyed(self, question: Question, key: str) -> Question:
         """Give a question that is new each time the identity of its idempotency key."""
-        if question.identity is not None:
-            return question
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
+        if question.identity is not None:
+            return question
         retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
         return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
 

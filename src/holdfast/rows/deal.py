@@ -54,6 +54,7 @@ def deal(
     separator: str | None = None,
     encoding: str = "utf-8",
     null_values: Collection[str] = (),
+    decimal: str = ".",
     version: int | None = None,
     progress: bool | None = None,
 ) -> Deck | list[Deck]:
@@ -88,7 +89,7 @@ def deal(
         out: beside the deck.
     name
         What the dataset is called; left out: the name of the deck.
-    complete, types, separator, encoding, null_values, version, progress
+    complete, types, separator, encoding, null_values, decimal, version, progress
         As for `open`.
 
     Returns
@@ -107,7 +108,7 @@ def deal(
     dataset = name or (there.source.name if there else Path(deck).name.removesuffix(".deck"))
     if engine is not None:
         _refuse_engine(unit, distinct, checks, there)
-    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
+    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values, decimal), version)
     try:
         scan.open()
         unit = _unit(unit, there, scan)
