@@ -2,12 +2,16 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generate
+from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.util.typing import stringify_annotation
 
 import holdfast
@@ -26,6 +30,9 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "holdfast"
+html_static_path = ["_static"]
+html_css_files = ["manual.css"]
+html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
@@ -61,7 +68,40 @@ def short_signature(
     return signature, returns
 
 
+def formula(translator: Any, node: Any) -> None:
+    """Formulas are MathML, which browsers draw by themselves: a page needs no script, and reads without a network."""
+    block = isinstance(node, nodes.math_block)
+    text, _, number = node.astext().partition(r"\tag")
+    math = ElementTree.fromstring(re.sub(' xmlns="[^"]*"', "", convert(text)))
+    for row in [*math.iter("mrow")]:
+        for place in range(len(row) - 1, 0, -1):
+            name = row[place - 1] if row[place - 1].tag == "mi" else row[place - 1].find("mi")
+            if name is not None and len(name.text or "") > 1 and row[place].tag != "mo":
+                row.insert(place, ElementTree.Element("mspace", width="0.167em"))  # log x, not logx
+    if block:
+        math.set("display", "block")
+        counted = f'<span class="eqno">({number.strip("{} ")})</span>' if number else ""
+        translator.body.append(f'<div class="math">{counted}{ElementTree.tostring(math, "unicode")}</div>')
+    else:
+        translator.body.append("<wbr>".join(f"<math>{part}</math>" for part in broken(math[0])))
+    raise nodes.SkipNode
+
+
+def broken(row: ElementTree.Element) -> Iterator[str]:
+    """Yield the parts of a formula between which a line of text may end: browsers do not break lines inside of one."""
+    part, depth = "", 0
+    for child in row:
+        sign = (child.text or "") if child.tag == "mo" else ""
+        depth += (sign in tuple("([{⟨⌊⌈")) - (sign in tuple(")]}⟩⌋⌉"))
+        binary, part = bool(part), part + ElementTree.tostring(child, "unicode")
+        if depth <= 0 and (sign in tuple("=<>≤≥≠≈∈∼→⇒,") or (binary and sign in ("+", "−"))):
+            yield part
+            part = ""
+    yield part
+
+
 def setup(app: Any) -> None:
     """Connect the above."""
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("autodoc-process-signature", short_signature)
     app.connect("autodoc-process-docstring", plain_docstring)

@@ -143,7 +143,7 @@ def write(folder: Path) -> None:
 
 def notebook(path: Path) -> str:
     """Return a notebook as Markdown: its cells, and what they showed when they were run."""
-    parts = [_STYLE]
+    parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
@@ -157,17 +157,6 @@ def notebook(path: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# What a cell showed is told apart from the text around it; a wide table moves by itself, and not the page.
-_STYLE = (
-    "<style>"
-    ".output { margin: 1rem 0; padding-left: .9rem; border-left: .2rem solid var(--color-brand-primary);"
-    " overflow-x: auto }"
-    " pre.output { white-space: pre-wrap; font-size: var(--code-font-size) }"
-    " .output .dataframe { border: 0; border-collapse: collapse }"
-    " .output .dataframe :is(th, td) { padding: .2rem .7rem .2rem 0; text-align: left; vertical-align: top;"
-    " border: 0; border-bottom: 1px solid var(--color-background-border) }"
-    "</style>"
-)
 _NULL = {
     "any": "any argument is",
     "all": "all arguments are",
@@ -226,20 +215,19 @@ SIZES, QUESTIONS = (20_000, 336_776, 1_000_000, 100_000_000), (20, 100, 1_000, 1
 
 def sizes() -> str:
     """Return the table of real sizes: margins of asking and of checking, beside plain means that promise less."""
-    names = " | ".join(f"{count:,} questions" for count in QUESTIONS)
+    names = " | ".join(f"{count:,}" for count in QUESTIONS)
     lines = [
-        f"| rows | {names} | plain mean, one question | {QUESTIONS[-1]:,}, all fixed beforehand |",
-        "|---:|" + "---|" * (len(QUESTIONS) + 2),
+        f"| rows | questions: | {names} | one plain mean | {QUESTIONS[-1]:,} plain means |",
+        "|---:|---|" + "---:|" * (len(QUESTIONS) + 2),
     ]
     for rows in SIZES:
-        cells = [
-            f"{write_margin(_margin(rows, count))}, check {write_margin(_checked(rows // 2, count))}"
-            for count in QUESTIONS
-        ]
         plain = [
             write_margin(NormalDist().inv_cdf(1 - 0.025 / count) / (2 * sqrt(rows))) for count in (1, QUESTIONS[-1])
         ]
-        lines.append(f"| {rows:,} | " + " | ".join([*cells, *plain]) + " |")
+        asked_for = [write_margin(_margin(rows, count)) for count in QUESTIONS]
+        checked = [write_margin(_checked(rows // 2, count)) for count in QUESTIONS]
+        lines.append(f"| {rows:,} | ask | " + " | ".join([*asked_for, *plain]) + " |")
+        lines.append("| | check | " + " | ".join(checked) + " | | |")
     return "\n".join(lines)
 
 

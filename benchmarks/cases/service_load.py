@@ -226,7 +226,7 @@ def started(port: int, command: list[str], log: Path, processes: int = 0) -> "su
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=written)
     for _ in range(1_200):
         try:
-            if log.read_text().count('"event": "start"') >= processes:
+            if log.read_text().count('"event":"start"') >= processes:
                 urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
                 return server
         except OSError:

@@ -4,13 +4,17 @@ import fcntl
 import os
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 import holdfast as hf
+from holdfast.ledger.postgres import PostgresStore
 from serving import table
 
 QUICK = 0.2
@@ -62,6 +66,34 @@ def test_threads_that_give_up_do_not_wait_for_each_other(session: hf.Session, tm
         for thread in threads:
             thread.join(30)
         assert len(refused) == 6
+
+
+def test_threads_learn_together_that_a_server_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for one attempt to connect, not for one after another; whoever comes later makes an attempt anew."""
+    attempts, refusals, everybody = [], [], threading.Barrier(8)
+
+    def connect(**address: object) -> None:
+        attempts.append(address["connect_timeout"])
+        time.sleep(QUICK)
+        raise psycopg.OperationalError("no route to host")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    store = PostgresStore(make_url("postgresql://nobody@nowhere/none"), "flights")
+
+    def look() -> None:
+        everybody.wait()
+        with pytest.raises(hf.LedgerUnavailable, match="no route") as refused:
+            store.tip()
+        refusals.append(refused.value)
+
+    for count in (1, 2):
+        threads = [threading.Thread(target=look) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert attempts == [10] * count
+    assert len({id(one) for one in refusals}) == 16
 
 
 def test_a_probe_writes_nothing(session: hf.Session) -> None:

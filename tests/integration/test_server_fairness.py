@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from holdfast.cancel import Work
 from holdfast.questions.question import RELEASE_WORK
 from holdfast.service import ask as asking
+from holdfast.service.state import PLAN_REQUESTS
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"
@@ -250,3 +251,35 @@ def test_with_a_key_the_answer_is_there_when_the_caller_comes_back(server: Runni
         found = client.post(f"{API}/ask", json=question, headers={"Idempotency-Key": "again"})
     assert found.json()["answer"]["seq"] == 1
     assert hanging.begun == 1
+
+
+@pytest.mark.parametrize("small_work", [0, asking.SMALL_WORK])
+def test_what_a_caller_who_left_has_paid_for_is_written_when_the_server_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_work: int
+) -> None:
+    """In either lane: with a key the caller comes back for it, to the server that is started next."""
+    monkeypatch.setattr(asking, "SMALL_WORK", small_work)
+    path, question = table(tmp_path), {"query": f"{HUNG} 100"}
+    with Running(settings(path)) as server:
+        hanging, eve = Hanging(server, monkeypatch), server.token("eve")
+        leave(server, eve, question, hanging, key="again")
+        wait_until(lambda: not server._server.server_state.tasks)  # nobody waits for it
+        threading.Timer(0.3, hanging.go.set).start()
+    with Running(settings(path)) as server, server.client(eve) as client:
+        found = client.post(f"{API}/ask", json=question, headers={"Idempotency-Key": "again"}).json()
+        assert found["answer"]["seq"] == 1
+    assert hanging.begun == 1
+
+
+def test_plans_count_by_their_work(tmp_path: Path) -> None:
+    """To make one takes as long as tens of answers: whoever asks for many waits, on whichever surface."""
+    with Running(settings(table(tmp_path), rate=1e-3, burst=4 * PLAN_REQUESTS)) as server:
+        for name, path in (("eve", "/api/v1/plan"), ("bob", "/plan")):
+            with server.client(server.token(name)) as client:
+                goals = [f"{path}?queries=1000&rows={10**6 + number}" for number in range(6)]
+                assert [client.get(goal).status_code for goal in goals] == [200, 200, 200, 200, 429, 429]
+        call = {"name": "plan", "arguments": {"queries": 1_000, "rows": 10**6}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+        with server.client(server.token("robot"), **accept) as client:
+            assert [client.post("/mcp", json=body).status_code for _ in range(5)] == [200, 200, 200, 200, 429]

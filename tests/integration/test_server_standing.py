@@ -237,7 +237,7 @@ def test_a_password_on_the_command_line_is_seen(url: str, holds: bool) -> None:
 
 
 def test_a_password_on_the_command_line_is_refused(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from holdfast.cli import app
 

@@ -5,6 +5,7 @@ from functools import cache
 from itertools import product
 from math import inf, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import gammaincc
@@ -15,7 +16,17 @@ from ghost_worlds import Array, World, farthest, sessions, standing
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments
 from holdfast.guarantees.mathematics.moments import QuadraticForm
-from holdfast.questions.moments import correlation_of, covariance_of, slope_of, unequal, variance_of
+from holdfast.questions import moments as asked
+from holdfast.questions.moments import (
+    Ranged,
+    _in_units,
+    correlation_of,
+    covariance_of,
+    deviation_of,
+    slope_of,
+    unequal,
+    variance_of,
+)
 from holdfast.questions.stages import Found, Stages
 from holdfast.session import Session
 
@@ -301,16 +312,56 @@ def test_a_slope_is_as_steep_as_a_range_that_is_far_too_wide_makes_it() -> None:
     assert len(repr(found)) < 200
 
 
+def without_doubt(d: Array) -> Callable[[Array, Interval], Interval]:
+    return lambda values, within: (float(d @ values), float(d @ values))
+
+
 def test_without_doubt_the_moments_are_exact() -> None:
     rng = np.random.default_rng(34)
     for _ in range(50):
         d, (x, y) = rng.dirichlet(np.ones(5)), rng.random((2, 5))
-
-        def interval(values: Array, within: Interval, d: Array = d) -> Interval:
-            return float(d @ values), float(d @ values)
-
         for which, value in enumerate(true_moments(d, x, y)):
-            assert ends_of(which, d, x, y, interval) == pytest.approx((value, value), abs=1e-6)
+            assert ends_of(which, d, x, y, without_doubt(d)) == pytest.approx((value, value), abs=1e-6)
+
+
+def rounded_inwards(moment: Callable[[Stages], Ranged], kind: str, unit: float) -> int:
+    """Return how many moments are outside of their own ends, in worlds whose means are exact in double precision.
+
+    All values and probabilities are multiples of 1/16 or 1/32, so that the ends are only off by the roundings of what
+    is worked out of means: roots, quotients and units.
+    """
+    rng, missed = np.random.default_rng(39), 0
+    for _ in range(60):
+        law, x, y = rng.multinomial(32, [0.25] * 4) / 32, *rng.integers(0, 17, (2, 4)) / 16
+        with mpmath.workdps(60):
+            d, a, b = (np.array(list(map(mpmath.mpf, values.tolist()))) for values in (law, x, y))
+            a, b = a - d @ a, b - d @ b
+            one, other, both = d @ a**2, d @ b**2, d @ (a * b)
+            if not (one and other):
+                continue
+            found, within = moment(Known(law, (x, y)[: 1 + (kind in ("correlation", "slope"))], without_doubt(law)))
+            estimate, _ = _in_units(found, within, unit, rounded=False)
+            moments = {"variance": one, "std": mpmath.sqrt(one), "slope": both / one}
+            true = unit * (moments | {"correlation": both / mpmath.sqrt(one * other)})[kind]
+            missed += not mpmath.mpf(estimate.low) <= true <= mpmath.mpf(estimate.high)
+    return missed
+
+
+@pytest.mark.parametrize(
+    ("moment", "kind", "unit"),
+    [
+        (variance_of, "variance", 0.1),
+        (deviation_of, "std", 1.0),
+        (correlation_of, "correlation", 1.0),
+        (slope_of, "slope", 0.3),
+    ],
+)
+def test_ends_are_rounded_outwards(
+    moment: Callable[[Stages], Ranged], kind: str, unit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rounded_inwards(moment, kind, unit) == 0
+    monkeypatch.setattr(asked, "ROUNDING", 0.0)  # as the machine rounds: to the nearest
+    assert rounded_inwards(moment, kind, unit) > 10
 
 
 # Slices.

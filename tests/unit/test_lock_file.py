@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import Ledger
+from holdfast.ledger import Ledger, sqlite
 from holdfast.ledger.lock_file import LockFile, open_private
 from ledger_writer import begun, commit
 
@@ -149,3 +149,44 @@ def test_a_child_has_no_file_that_a_thread_of_its_parent_waits_with(ledger: Ledg
     waiting.join(10)
     assert waiting.got.seq == 2
     wait_until(lambda: is_free(path))
+
+
+def fork() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_at_the_moment_of_a_look_is_not_taken_for_a_log_that_somebody_removed(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = sqlite._inode
+
+    def forked_just_before(name: str) -> int | None:
+        monkeypatch.undo()
+        forking = threading.Thread(target=fork)  # closes the last connection, and SQLite removes the log
+        forking.start()
+        forking.join(10)
+        return looked_at(name)
+
+    monkeypatch.setattr(sqlite, "_inode", forked_just_before)
+    assert ledger.head.seq == 1
+    assert commit(ledger).seq == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_handler_that_forks_before_a_direct_write_has_begun_costs_nothing(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(ledger)  # known to be the only writer
+    flock = fcntl.flock
+
+    def forked_just_before(file: object, what: int) -> None:
+        monkeypatch.undo()
+        fork()
+        flock(file, what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sqlite.fcntl, "flock", forked_just_before)
+    assert commit(ledger).seq == 3

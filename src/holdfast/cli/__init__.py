@@ -2,29 +2,26 @@
 
 A command is a file in `commands/` with a function `command`; its name is the file's name, its help the function's
 docstring. It is imported only when it is run or described, so adding one is adding a file and costs the others nothing.
-A command whose options depend on what is registered has a function `build`, called only when the command is run. One
-with `COMMANDS`, functions by name, has those as commands of its own: `holdfast board make`.
+A command with a `CLASS` of its own is made as that says. One with `COMMANDS`, functions by name, has those as commands
+of its own: `holdfast board make`.
 """
 
 import gc
 import json
-import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
-from holdfast.cli.options import COMPLETE_VARIABLE, Command
+from holdfast.cli.command import Command
 from holdfast.cli.output import note, say, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
-# A typer that brings its own click and one that imports it agree on this class.
-_USAGE = cast("type[Exception]", typer.BadParameter.__base__)
 _FIRST = ("demo", "open", "plan", "ask", "sql", "batch", "check", "budget", "history", "receipt", "verify")
 INTERRUPTED = 130
 SELDOM = (
@@ -43,75 +40,58 @@ def subcommands(name: str) -> list[str]:
     return list(getattr(_module(name), "COMMANDS", {}))
 
 
-class Commands(TyperGroup):
+class Commands(click.Group):
     """Finds commands by file name."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names."""
         return command_names()
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         if cmd_name not in command_names():
             return None
         module = _module(cmd_name)
         if hasattr(module, "COMMANDS"):
-            return _group(cmd_name, module)
-        function = module.build() if hasattr(module, "build") else module.command
-        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        app.command(
-            cmd_name, cls=getattr(module, "CLASS", Command), no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False)
-        )(function)
-        return typer.main.get_command(app)
+            own = [Command(name, function, no_args_is_help=True) for name, function in module.COMMANDS.items()]
+            return click.Group(cmd_name, own, help=cleandoc(module.command.__doc__), no_args_is_help=True)
+        made: type[Command] = getattr(module, "CLASS", Command)
+        return made(cmd_name, module.command, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False))
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is meant; a word that is none is refused with the nearest one."""
         near = get_close_matches(args[0], command_names(), n=1) if args[0] not in command_names() else []
         if near:
-            raise _USAGE(f"No command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
+            raise click.UsageError(f"No command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by their docstrings, without making them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _module(name).command.__doc__.partition("\n")[0]) for name in command_names()])
-
-
-def _group(name: str, module: Any) -> Any:
-    """Return a command that has commands of its own."""
-    own = typer.Typer(name=name, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    own.callback(no_args_is_help=True)(module.command)
-    for each, function in module.COMMANDS.items():
-        own.command(each, cls=Command, no_args_is_help=True)(function)
-    return typer.main.get_command(own)
 
 
 def _module(name: str) -> Any:
     return import_module(f"holdfast.cli.commands.{name.replace('-', '_')}")
 
 
-app = typer.Typer(
-    cls=Commands,
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-
-
-def _version(asked: bool) -> None:
+def _version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked:
         from holdfast import __version__
 
         say(f"holdfast {__version__}")
-        raise typer.Exit
+        ctx.exit()
 
 
-@app.callback()
-def describe(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
-) -> None:
+@click.group(
+    cls=Commands,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def app() -> None:
     """Ask a table thousands of questions, each chosen after the last answer; every answer holds for the population.
 
     \b
@@ -130,31 +110,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     write_on_any_terminal()
     gc.set_threshold(SELDOM)
-    if COMPLETE_VARIABLE in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
-
-        completion_init()
     try:
-        code = app(words, prog_name="holdfast", standalone_mode=False)
+        code = app.main(words, prog_name="holdfast", standalone_mode=False)
     except HoldfastError as error:
         code = _refuse(words, error.to_dict(), error.exit_code)
-    except _USAGE as error:
+    except click.ClickException as error:
         shape = error_json(_usage(error), kind="usage", status=InvalidArgument.status, details={})
         code = _refuse(words, shape, InvalidArgument.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
         note("Interrupted. What was answered is in the ledger; nothing else was spent.")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(error: Any) -> str:
+def _usage(error: click.ClickException) -> str:
     """Word a usage error, and point to the help of the command it happened in."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return str(error.format_message())
-    where = error.ctx.command_path if error.ctx is not None else "holdfast"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    where = "holdfast" if context is None else context.command_path
     message = error.format_message().rstrip(".")
-    return f"{message}{'' if message.endswith('?') else '.'} See {where} --help."
+    return f"{message}{'' if message.endswith(('?', '?)')) else '.'} See {where} --help."
 
 
 def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:

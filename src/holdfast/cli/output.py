@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from holdfast.answer import Answer, Estimate
@@ -32,8 +32,8 @@ def show_json(**document: Any) -> None:
 
 
 def _write(stream: TextIO, text: str, *, bold: bool = False) -> None:
-    # Not typer.echo: it writes UTF-8 to terminals that said they cannot read it.
-    stream.write((typer.style(text, bold=True) if bold and stream.isatty() else text) + "\n")
+    # Not click.echo: it writes UTF-8 to terminals that said they cannot read it.
+    stream.write((click.style(text, bold=True) if bold and stream.isatty() else text) + "\n")
     stream.flush()
 
 

@@ -6,6 +6,7 @@ connection would only wait inside the database instead of here. Reads are short 
 
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -44,6 +45,7 @@ class ConnectionSlot:
         self.lock = threading.RLock()
         self.connection: Connection | None = None
         self.connecting = False  # by whoever holds the lock
+        self.away: tuple[float, HoldfastError] | None = None  # when the database was last found out of reach
 
     def close(self) -> None:
         """Close the connection; call it holding the lock."""
@@ -362,7 +364,11 @@ class Database(ABC, OfOneProcess):
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one reading statement; once more if the connection has died since it was last used."""
         self._check_process()
+        began = time.monotonic()
         with self._reads.lock:  # no `return` of a call in here: an interrupt right after the call would leave it locked
+            away = self._reads.away
+            if away is not None and away[0] > began:  # while this thread waited: to try again, each in turn, takes long
+                raise duplicate(away[1])
             kept = self._reads.connection is not None
             try:
                 rows = self._fetch(sql, parameters)
@@ -374,9 +380,13 @@ class Database(ABC, OfOneProcess):
         if self.tables_missing(error):
             return []
         self._reads.close()
-        if kept and self.connection_lost(error):
+        lost = self.connection_lost(error)
+        if kept and lost:
             return self._query(sql, parameters)
-        raise self.translate(error) from error
+        translated = self.translate(error)
+        if lost:
+            self._reads.away = time.monotonic(), duplicate(translated)  # that of no thread
+        raise translated from error
 
     def _fetch(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         rows: list[Any] = self._open(self._reads).execute(sql, parameters).fetchall()

@@ -19,6 +19,7 @@ from holdfast.ledger.database import Connection, Database
 from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
 
 LOCK_TIMEOUT = 20  # seconds to wait for a lock
+CONNECT_TIMEOUT = 10  # seconds to wait for the server, unless the URL says otherwise
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables
 _APPEND_ONLY = """CREATE OR REPLACE FUNCTION holdfast_append_only() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"""
@@ -56,7 +57,9 @@ class PostgresStore(Database):
 
     def connect(self, *, to_write: bool = False) -> psycopg.Connection[Any]:
         """Connect; commits wait for the disk whatever the server's default is."""
-        connection = psycopg.connect(**{**self._address, "client_encoding": "utf8"}, autocommit=True)
+        connection = psycopg.connect(
+            **{"connect_timeout": CONNECT_TIMEOUT, **self._address, "client_encoding": "utf8"}, autocommit=True
+        )
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":  # some texts could not be written
             connection.close()

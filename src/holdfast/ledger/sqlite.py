@@ -47,7 +47,6 @@ if sys.platform != "win32":
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
-CHECKPOINT = "wal_autocheckpoint=8000"  # pages of the log: the commit that moves them takes tens of times as long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
@@ -122,6 +121,10 @@ class SqliteStore(Database):
                         self.commit(connection)
                 except BlockingIOError:
                     return False  # the committer's thread waits, so that this one can be interrupted
+                except ValueError:
+                    if not file.closed:
+                        raise
+                    return False  # closed by a handler that forked before anything was written
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
                         return False
@@ -276,9 +279,14 @@ class SqliteStore(Database):
 
     def _check_log(self) -> None:
         """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
-        if self._log_inode is not None and self._writes.connection is not None:
-            self._log_lost |= _inode(f"{self._name}-wal") != self._log_inode
+        if self._log_is_gone():
+            with self._writes.lock:  # whoever closes the last connection, as before a fork, removes the log, too
+                self._log_lost |= self._log_is_gone()
         self._refuse_lost_log()
+
+    def _log_is_gone(self) -> bool:
+        there = self._log_inode is not None and self._writes.connection is not None
+        return there and _inode(f"{self._name}-wal") != self._log_inode
 
     def _refuse_lost_log(self) -> None:
         if self._log_lost:
@@ -336,7 +344,7 @@ class SqliteStore(Database):
             cached_statements=32,
         )
         try:
-            for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF", CHECKPOINT):
+            for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {setting}")
             if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave foreign files as they are
                 connection.execute("PRAGMA journal_mode=WAL")

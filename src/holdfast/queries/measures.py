@@ -29,7 +29,10 @@ class Measure(Composed):
 
     def complete(self) -> Self:
         """Work out everything that follows from value and group now: a text that is asked again finds it done."""
-        _ = self.statistic, self.bounds, self.text, self.identity, self.functions, self.columns, self.work
+        for name in ("statistic", "bounds", "text", "identity", "functions", "columns", "work"):
+            found = getattr(type(self), name)
+            if isinstance(found, cached_property):  # not by way of its lock, which takes longer than what it guards
+                self.__dict__[name] = found.func(self)
         return self
 
     @abstractmethod

@@ -2,6 +2,8 @@
 
     events.deck/0001, 0002, ...    column folders of cards, in the order in which they are used
     events.deck/used               how far they are used, and by which ledger
+    events.deck/kept               a column folder of the rows that only check guesses, if there are any: none of the
+                                   cards is one of them
 
 Cards are numbered through all folders. The ledger says which ones a question has: those from the charge that was taken
 before it on. It takes that charge for good before any card is read, so no card is read for two questions, whoever asks
@@ -36,7 +38,7 @@ from holdfast.rows.source import LedgerView
 from holdfast.rows.used import Mark, UsedFile
 from holdfast.schema import Schema
 
-USED = "used"
+USED, KEPT = "used", "kept"
 _DEAL = re.compile(r"\d{4,}")
 _AHEAD = 16  # questions whose pages are asked for at once, while one is answered
 
@@ -148,7 +150,14 @@ class Deck:
             raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
+        self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
         self._dealt, self._folder = first.dealt, folder
+        self.kept_count = first.dealt.kept
+        self.kept: FolderRows | None = None  # rows that only check guesses
+        if self.kept_count:
+            self.kept = FolderRows(folder / KEPT, name=name, complete=complete)
+            if len(self.kept) != self.kept_count:
+                raise RowSourceError(f"{folder / KEPT} is not what was dealt with these cards; restore the deck.")
         self._used_here = UsedFile(folder / USED)
         self._claimed = ""  # by which ledger, as far as this process has made sure
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
@@ -183,6 +192,8 @@ class Deck:
 
     def __repr__(self) -> str:
         table = self.schema.units_of(len(self))
+        if self.kept_count:
+            table += f" ({self.kept_count:,} of them kept for checks)"
         return f"{self.name}: a deck from {table}, {self.left:,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
@@ -195,28 +206,36 @@ class Deck:
 
     def verify(self) -> None:
         """Read and hash all cards again; raise if they are not what was dealt."""
-        for cards in self._deals:
+        for cards in self._folders:
             cards.verify()
 
     def require_sound(self) -> None:
         """Refuse if a check has found damage."""
-        for cards in self._deals:
+        for cards in self._folders:
             cards.require_sound()
 
     def close(self) -> None:
         """End the checks in the background."""
-        for cards in self._deals:
+        for cards in self._folders:
             cards.close()
+
+    @property
+    def _folders(self) -> list[FolderRows]:
+        return [*self._deals] if self.kept is None else [*self._deals, self.kept]
 
     # -- a plan ---------------------------------------------------------------------------------------------------
 
     def plan_for(self, request: PlanRequest) -> Plan:
         """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
-        if request.checks is not None:
+        if request.checks is not None and request.kept(len(self)) != self.kept_count:
+            kept = f"{self.kept_count:,} of {len(self):,}" if self.kept_count else "none"
             raise InvalidArgument(
-                "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+                f"checks must be left out for a deck, which says itself which rows are kept for them: {kept}. Deal one"
+                f" with checks={request.checks:g}.",
                 name="checks",
             )
+        if self.kept_count:
+            request = replace(request, checks=self.kept_count / len(self))
         if request.mechanism != BEST:
             require_dealt_for(self, request.mechanism)
             if request.mechanism != COINS:
@@ -241,11 +260,6 @@ class Deck:
         return InvalidArgument(
             f"The cards of {self.name} are reserved in a ledger before they are read: ask a Session."
         )
-
-    @property
-    def cards(self) -> range:
-        """The numbers of the cards that are there."""
-        return range(self._deals[0].numbers.start, self._deals[-1].numbers.stop)
 
     @property
     def numbered(self) -> bool:
@@ -310,12 +324,22 @@ class Deck:
         """
         self.require(start, count)
         self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
-        pieces = [(cards, _within(cards.numbers, start, count)) for cards in self._deals]
-        return Hand(self, [(cards, rows) for cards, rows in pieces if rows])
+        return Hand(self, range(start, start + count))
+
+    def find(self, numbers: range) -> list[tuple[Cards, range]]:
+        """Return where cards with these numbers lie: which rows of which folders."""
+        start, stop = numbers.start, numbers.stop
+        found = []
+        for cards in self._deals:
+            there = cards.numbers
+            if start < there.stop and there.start < stop:
+                first = there.start
+                found.append((cards, range(max(start, first) - first, min(stop, there.stop) - first)))
+        return found
 
     def _join_next(self) -> None:
         """Go on with cards that were dealt since this deck was opened."""
-        with self._used.lock:  # two threads would join them twice
+        with self._used.lock:  # who has listed fewer folders would take back what another has joined
             deals = list(self._deals)
             known = {each.location for each in deals}  # not how many: old ones may be removed
             for folder in deals_in(self._folder):
@@ -327,6 +351,7 @@ class Deck:
                     break
                 deals.append(cards)
             self._deals = deals  # at once: other threads read it meanwhile
+            self.cards = range(self.cards.start, deals[-1].numbers.stop)
 
     def _require_own(self, mark: Mark, ledger: str) -> None:
         if mark.ledger not in ("", ledger):
@@ -343,9 +368,3 @@ class Deck:
             used.close()
             used = self._used_here = UsedFile(self._folder / USED)
         return used
-
-
-def _within(numbers: range, start: int, count: int) -> range:
-    """Return which rows of a folder with these numbers cards `start` and following are."""
-    low, high = max(numbers.start, start), min(numbers.stop, start + count)
-    return range(low - numbers.start, max(low, high) - numbers.start)

@@ -56,7 +56,7 @@ def cards_taken(plan: Plan, taken: Taken) -> int:
     Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
     whatever its number of steps.
     """
-    return taken.charge // _charge_of_mean(plan) * _cards_of_mean(plan)
+    return taken.charge % plan.terms.account // _charge_of_mean(plan) * _cards_of_mean(plan)
 
 
 def _charge_of_mean(plan: Plan) -> int:
@@ -94,7 +94,7 @@ class CardDraws:
 
     def __init__(self, deck: "Deck", plan: Plan, ledger: LedgerView) -> None:
         require_dealt_for(deck, plan.terms.mechanism)
-        self._deck, self._ledger = deck, ledger
+        self._deck, self._ledger, self._account = deck, ledger, plan.terms.account
         self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)
 
     def join(self) -> None:
@@ -102,9 +102,9 @@ class CardDraws:
         self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
 
     @property
-    def reach(self) -> tuple[int, int]:
+    def reach(self) -> tuple[int, int, int]:
         """The other way round than `cards_taken`."""
-        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP
+        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP, self._account
 
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
@@ -117,22 +117,22 @@ class CardDraws:
         self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
 
     def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
-        """A hand of its own for every question."""
-        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), None
+        """A hand of its own for every question; those that check are the same for all."""
+        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), self._deck.kept
 
     def _cards(self, *taken: Taken) -> int:
         """As `cards_taken`, for all of these together."""
         means = 0
         for one in taken:
-            means += one.charge // self._charge_each
+            means += one.charge % self._account // self._charge_each
         return means * self._cards_each
 
 
 class Hand:
     """The cards of one question: a row source whose every draw takes the next ones."""
 
-    def __init__(self, deck: "Deck", pieces: Sequence[tuple["Cards", range]]) -> None:
-        self._deck, self._pieces = deck, list(pieces)
+    def __init__(self, deck: "Deck", numbers: range) -> None:
+        self._deck, self._left = deck, numbers
 
     @property
     def name(self) -> str:
@@ -155,7 +155,7 @@ class Hand:
         return self._deck.location
 
     def __len__(self) -> int:
-        return len(self._deck)
+        return len(self._deck) - self._deck.kept_count
 
     @silence
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
@@ -218,14 +218,8 @@ class Hand:
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
         """Return the next cards; a kind of question that draws more than it said gets nothing."""
-        taken, left = [], count
-        while left and self._pieces:
-            cards, numbers = self._pieces.pop(0)
-            rows, rest = numbers[:left], numbers[left:]
-            if rest:
-                self._pieces.insert(0, (cards, rest))
-            taken.append((cards, rows))
-            left -= len(rows)
-        if left:
-            raise InvalidArgument(f"A question draws {left:,} cards more than were reserved for it.", name="draws")
-        return taken
+        more = count - len(self._left)
+        if more > 0:
+            raise InvalidArgument(f"A question draws {more:,} cards more than were reserved for it.", name="draws")
+        taken, self._left = self._left[:count], self._left[count:]
+        return self._deck.find(taken)

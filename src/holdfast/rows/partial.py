@@ -78,8 +78,8 @@ def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
     _sync(partial)
     partial.chmod(_permissions(path))
     outdated = outdated_beside(folder)
-    shutil.rmtree(outdated, ignore_errors=True)
-    if folder.exists():
+    if folder.exists():  # else somebody was killed right here, and the one moved away alone knows the unit
+        shutil.rmtree(outdated, ignore_errors=True)
         folder.rename(outdated)
     partial.rename(folder)
     _sync(folder.parent)

@@ -4,14 +4,13 @@ Every route is a few lines: the token, the dataset, one verb of the session, pla
 slow disk delays no other request.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -72,9 +71,6 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **errors}
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
 class JsonResponse(Response):
     """JSON that is sent in one piece if the connection can take it."""
 
@@ -88,7 +84,7 @@ class JsonResponse(Response):
 
 def json_response(payload: dict[str, Any], status: int = 200) -> Response:
     """Return compact JSON."""
-    return JsonResponse(_encode(payload), status)
+    return JsonResponse(to_json(payload, inf_nan_mode="null"), status)
 
 
 def _json_body(request: Request) -> Any:
@@ -322,12 +318,15 @@ async def explore_plans(
     confidence: Annotated[float, Query(gt=0, lt=1, allow_inf_nan=False)] = 0.95,
 ) -> Response:
     """Plan from two of rows, queries and margin; all guarantees are compared on the third."""
-    found = await in_thread(request, lambda: compare_plans(rows, queries, margin, confidence))
+    found = await in_thread(request, lambda: compare_plans(request, rows, queries, margin, confidence))
     return json_response({"ok": True, **found})
 
 
-def compare_plans(rows: int | None, queries: int | None, margin: float | None, confidence: float) -> dict[str, Any]:
+def compare_plans(
+    request: Request, rows: int | None, queries: int | None, margin: float | None, confidence: float
+) -> dict[str, Any]:
     """Return the plan, its sentence, all alternatives, and margins for other numbers of rows per answer."""
+    state_of(request).count_plan(token_of(request))
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others, readings = [asdict(one) for one in found.alternatives], [asdict(one) for one in found.readings]
     return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others, "readings": readings}

@@ -6,10 +6,12 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker p
 STATIC = Path(__file__).parent / "static"
 OFTEN = (1_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
 FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
+WRITING = 0.85  # of the grace, until all that is paid for is written
 routes = Routes()
 
 
@@ -67,11 +70,11 @@ def build(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        _end_within(settings.grace)
+        left = _end_within(settings.grace)
         log_event("start", version=__version__, datasets=state.datasets.names())
         async with mcp.open() if mcp is not None else nullcontext():
             yield {"connections": connections(settings)}
-        state.close()
+        state.close(left())
         log_event("stop")
         flush_logs()
 
@@ -228,12 +231,22 @@ def worker() -> FastAPI:
     return app
 
 
-def _end_within(seconds: float) -> None:
-    """Have the process end so long after SIGTERM or SIGINT, whatever its threads wait for; a commit is whole or not."""
+def _end_within(seconds: float) -> Callable[[], float]:
+    """Have the process end so long after SIGTERM or SIGINT, whatever its threads wait for; a commit is whole or not.
+
+    Returns what tells how many seconds are left for what is still to be written.
+    """
+    stopped_at = inf  # when
+
+    def left() -> float:
+        return WRITING * seconds - max(0.0, time.monotonic() - stopped_at)
+
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-        return
+        return left
 
     def end(then: Any, number: int, frame: Any) -> None:
+        nonlocal stopped_at
+        stopped_at = min(stopped_at, time.monotonic())
         for wait, act in ((0.9 * seconds, flush_logs), (seconds, lambda: os._exit(0))):
             timer = threading.Timer(wait, act)
             timer.daemon = True
@@ -244,6 +257,7 @@ def _end_within(seconds: float) -> None:
         standing = signal.getsignal(number)
         if callable(standing):
             signal.signal(number, partial(end, standing))
+    return left
 
 
 def _allow_connections(count: int) -> None:

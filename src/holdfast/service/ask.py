@@ -350,7 +350,7 @@ async def _for_caller(work: Work, key: str | None, answering: Awaitable[Outcome]
         if key is None:  # with a key the caller may come back for the answers
             work.cancel()
         raise
-    except HoldfastError:
+    except Exception:  # also one that nobody expected: rows may be the reason
         if work.begun:
             await asyncio.sleep(work.due - time.monotonic())
         raise

@@ -13,12 +13,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from holdfast.errors import InvalidArgument, MissingExtra, ServiceUnavailable
 from holdfast.ledger.lock_file import open_private
 
 UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
 LOCK_TIMEOUT = 10.0  # seconds to wait for a busy file
+POOL: dict[str, Any] = {"pool_size": 5, "max_overflow": 20, "pool_timeout": LOCK_TIMEOUT}  # one for each thread
 metadata = sa.MetaData()
 
 
@@ -126,10 +128,10 @@ def _make_private(path: Path) -> None:
 
 def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
-        engine = sa.create_engine(url, connect_args={"timeout": LOCK_TIMEOUT, "check_same_thread": False})
+        engine = sa.create_engine(url, connect_args={"timeout": LOCK_TIMEOUT, "check_same_thread": False}, **POOL)
         statements = ["PRAGMA journal_mode=WAL", f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"]
     else:
-        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
+        engine = sa.create_engine(url, pool_pre_ping=True, **POOL)
         statements = [f"SET synchronous_commit TO {'on' if durable else 'off'}"]
 
     @sa.event.listens_for(engine, "connect")
@@ -171,5 +173,5 @@ def translate_errors() -> Iterator[None]:
     """Raise the driver's errors as ours."""
     try:
         yield
-    except OperationalError as error:
+    except (OperationalError, NoConnectionLeft) as error:
         raise ServiceUnavailable(UNREACHABLE) from error

@@ -7,7 +7,6 @@ Every answer passes here, so responses are kept in memory at once and written in
 process killed in between loses the stored response, not the answer: the retry finds it in the ledger, free.
 """
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json, to_json
 from sqlalchemy import Connection
 
 from holdfast.errors import InvalidArgument, ServiceUnavailable
@@ -24,6 +24,7 @@ KEEP_SECONDS = 86_400.0
 MAX_KEY_LENGTH = 200
 SWEEP_SECONDS = 60.0
 BATCH_SECONDS = 0.1
+MOST_IDLE = 4  # connections that are kept: the others go back, for quotas come from the same pool
 
 
 class _StoredResponse(NamedTuple):
@@ -47,7 +48,7 @@ class IdempotencyKeys:
         columns, values = "digest, request, response, expires", ", ".join([mark] * 4)
         self._insert = f"INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
         self._delete = f"DELETE FROM {table} WHERE expires <= {mark}"
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[Connection, Any]] = []  # and the cursor of each
         self._unwritten: dict[str, _StoredResponse] = {}
         self._pending, self._closed = threading.Event(), threading.Event()
         self._write_lock = threading.Lock()
@@ -74,11 +75,10 @@ class IdempotencyKeys:
 
     def write(self) -> None:
         """Write what is only in memory. What cannot be written stays there for the next time."""
-        with self._write_lock, self._connection() as connection:
+        with self._write_lock, self._cursor() as cursor:
             now = time.time()
             waiting = list(self._unwritten.items())
-            rows = [(digest, one.request, json.dumps(one.response), one.expires) for digest, one in waiting]
-            cursor = connection.cursor()
+            rows = [(digest, one.request, to_json(one.response).decode(), one.expires) for digest, one in waiting]
             cursor.execute("BEGIN")
             if now - self._swept > SWEEP_SECONDS:
                 self._swept = now
@@ -97,11 +97,9 @@ class IdempotencyKeys:
         self._close_idle()
 
     def _read(self, digest: str) -> _StoredResponse | None:
-        with self._connection() as connection:
-            cursor = connection.cursor()
-            cursor.execute(self._select, (digest,))
-            row = cursor.fetchone()
-        return None if row is None else _StoredResponse(row[0], json.loads(row[1]), row[2])
+        with self._cursor() as cursor:
+            row = cursor.execute(self._select, (digest,)).fetchone()
+        return None if row is None else _StoredResponse(row[0], from_json(row[1]), row[2])
 
     def _write_batches(self) -> None:
         while True:
@@ -115,25 +113,32 @@ class IdempotencyKeys:
                 self._pending.set()
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        """Lend a driver connection; after a failure none of the idle ones is used again."""
+    def _cursor(self) -> Iterator[Any]:
+        """Lend a driver's cursor; after a failure none of the idle ones is used again."""
         try:
-            connection = self._idle.pop()
+            connection, cursor = self._idle.pop()
         except IndexError:
             with translate_errors():
                 connection = self._engine.connect()
+                cursor = connection.connection.cursor()
         try:
-            yield connection.connection
+            yield cursor
         except self._driver_error as error:
             connection.invalidate()
             connection.close()
             self._close_idle()
             raise ServiceUnavailable(UNREACHABLE) from error
-        self._idle.append(connection)
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append((connection, cursor))
+        else:
+            cursor.close()
+            connection.close()
 
     def _close_idle(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            connection, cursor = self._idle.pop()
+            cursor.close()
+            connection.close()
 
 
 def check_key(key: str | None) -> None:

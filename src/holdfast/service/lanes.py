@@ -14,7 +14,7 @@ import time
 from bisect import insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
@@ -45,6 +45,7 @@ class Lane:
         self._free, self._each, self._most_waiting = threads, each, waiting
         self._running: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # persons in turn
+        self._begun: set[Future[object]] = set()  # and not ended, whether or not anybody waits for it
 
     async def run(self, person: str, work: Callable[[], T]) -> T:
         """Return what `work` returns, in a thread, when it is this person's turn."""
@@ -59,9 +60,10 @@ class Lane:
             self._wait(person, asked)
         return asked.result  # type: ignore[return-value]
 
-    def close(self) -> None:
-        """Start nothing more; what runs is not waited for."""
+    def close(self, seconds: float = 0.0) -> None:
+        """Start nothing more, and wait for what runs, but no longer than this."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        wait(self._begun, seconds)
 
     def _may_run(self, person: str) -> bool:
         return self._free > 0 and self._running[person] < self._each
@@ -74,10 +76,12 @@ class Lane:
         self._waiting[person] = queue
 
     def _start(self, person: str, asked: _Waiting) -> None:
-        running = asyncio.get_running_loop().run_in_executor(self._pool, asked.work)
+        running = self._pool.submit(asked.work)
+        self._begun.add(running)
+        running.add_done_callback(self._begun.discard)
         self._free -= 1
         self._running[person] += 1
-        running.add_done_callback(partial(self._finish, person, asked))
+        asyncio.wrap_future(running).add_done_callback(partial(self._finish, person, asked))
 
     def _finish(self, person: str, asked: _Waiting, done: "asyncio.Future[object]") -> None:
         """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
@@ -125,7 +129,8 @@ class WritingLane:
     One of them works at a time: under the interpreter lock a second one would only be in its way. It goes from one
     piece of work to the next, writes what has come together, and hands all results to the event loop at once. If it has
     been at one piece for long (cold data, a slow disk), or says that it waits (for the disk, for a locked ledger), the
-    next thread goes on with the rest; when it comes back, it leaves the rest to that one.
+    next thread goes on with the rest; when it comes back, it leaves the rest to that one. The next is who worked last:
+    what it needs is still in the processor's cache. Of those that are idle, that one also sees to what is due.
     """
 
     def __init__(
@@ -146,8 +151,8 @@ class WritingLane:
         self._closed = self._watched = False
         self._since: dict[int, float] = {}  # when each thread that works began its present piece
         self._woken = -inf  # when a thread was woken that has not begun yet
-        self._started = self._idle = 0
-        self._wakeups: SimpleQueue[None] = SimpleQueue()
+        self._started = 0
+        self._idle: list[SimpleQueue[None]] = []  # what wakes each thread that has nothing to do
 
     def submit(self, person: str, work: Callable[[Callable[[], None]], object]) -> "asyncio.Future[Any]":
         """Have the work done when it is this person's turn. Cancelled before, it is never begun.
@@ -169,13 +174,14 @@ class WritingLane:
         return asked.result
 
     def close(self) -> None:
-        """Start nothing more. What runs is not waited for, but what is drawn is paid for: it is written when due."""
+        """Start nothing more. What was begun is paid for: it is written when due, unless that takes too long."""
         with self._lock:
             self._closed = True
-            self._wakeups.put(None)
-            last = max((_due(one.answers[-1]) for one in self._unwritten.values()), default=-inf)
-        deadline = max(last, time.monotonic()) + ENDING
-        while (self._unwritten or self._writing) and time.monotonic() < deadline:
+            self._wake_all()
+        last = time.monotonic()
+        while self._running and time.monotonic() < last + ENDING:
+            with self._lock:
+                last = max([last, *(_due(one.answers[-1]) for one in self._unwritten.values())])
             time.sleep(0.1 * STALL)
 
     def _again(self, asked: "_Asked") -> None:
@@ -205,16 +211,19 @@ class WritingLane:
     def _wake(self) -> None:
         self._woken = time.monotonic()
         if self._idle:
-            self._idle -= 1
-            self._wakeups.put(None)
+            self._idle.pop().put(None)
         elif self._started < self._threads:
             self._started += 1
             threading.Thread(target=self._serve, name=f"holdfast {self._name}", daemon=True).start()
 
+    def _wake_all(self) -> None:
+        while self._idle:
+            self._idle.pop().put(None)
+
     # -- in the threads -------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        me = threading.get_ident()
+        me, woken = threading.get_ident(), SimpleQueue[None]()
         before_waiting.set(self._let_others_go_on)
         while True:
             with self._lock:
@@ -222,33 +231,33 @@ class WritingLane:
                 self._since.pop(me, None)
                 alone = self._nobody_works()
                 step = self._next(now) if alone else None
-                if step is None:
-                    self._idle += 1
+                if step is not None:
+                    self._since[me] = now
+                elif self._closed and not self._unwritten:
+                    self._wake_all()
+                    return
+                else:
+                    self._idle.append(woken)
                     due = min((one.due for one in self._to_write()), default=inf)
                     due = due if alone else max(due, now + STALL)  # is whoever works still able to see to it then?
-                else:
-                    self._since[me] = now
-                ended = self._closed and not self._unwritten
             if step is None:
-                if ended:
-                    self._wakeups.put(None)  # for the next one
-                    return
-                self._wait(due - now)
+                self._wait(woken, due - now)
             elif isinstance(step, _Asked):
                 self._do(step)
             else:
                 self._write_together(step)
 
-    def _wait(self, seconds: float) -> None:
-        """Wait until somebody wakes this thread, or for so long."""
-        try:
-            self._wakeups.get(timeout=min(seconds, threading.TIMEOUT_MAX))
-        except Empty:
+    def _wait(self, woken: SimpleQueue[None], seconds: float) -> None:
+        """Wait until somebody wakes this thread; or for so long, if it is the one to be woken next."""
+        while True:
+            try:
+                return woken.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+            except Empty:
+                seconds = inf
             with self._lock:
-                woken = self._idle == 0  # all threads that were idle have been woken: this one, too
-                self._idle -= not woken
-            if woken:
-                self._wakeups.get()
+                if self._idle and self._idle[-1] is woken:
+                    self._idle.pop()
+                    return
 
     def _to_write(self) -> "list[_Unwritten]":
         """Return what somebody may begin to write: to each ledger one thread at a time."""
@@ -269,19 +278,16 @@ class WritingLane:
         return together
 
     def _take(self) -> "_Asked | None":
-        for person in list(self._waiting):
+        running, each = self._running, self._each
+        while (person := next((one for one in self._waiting if running.get(one, 0) < each), None)) is not None:
             queue = self._waiting[person]
-            asked = None
-            while queue and asked is None and self._running[person] < self._each:
-                asked = queue.popleft()
-                if asked.result.done():  # cancelled
-                    asked = None
-            if queue:
-                self._waiting.move_to_end(person)
-            else:
+            asked = queue.popleft()
+            if not queue:
                 del self._waiting[person]
-            if asked is not None:
-                self._running[person] += 1
+            if not asked.result.done():  # else cancelled
+                if queue:
+                    self._waiting.move_to_end(person)
+                running[person] += 1
                 return asked
         return None
 
@@ -406,8 +412,9 @@ class Lanes:
         self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
 
-    def close(self) -> None:
-        """Start nothing more."""
+    def close(self, seconds: float = 0.0) -> None:
+        """Start nothing more; have what is paid for written, also if whoever asked has left, within this time."""
+        begin = time.monotonic()
         self.reads.close()
         self.asks.close()
-        self.heavy.close()
+        self.heavy.close(max(0.0, seconds - (time.monotonic() - begin)))

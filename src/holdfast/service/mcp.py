@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
 from holdfast.cancel import Work, about_to_commit
-from holdfast.errors import HoldfastError, InvalidArgument, NotSignedIn, UnknownName
+from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.planning import plan as make_plan
@@ -174,10 +174,10 @@ class Tools:
 
     async def ask(self, arguments: Arguments) -> dict[str, Any]:
         """Ask one question and spend its price; repeating it is free. Returns the answer and what is left."""
-        key = arguments.pop("idempotency_key", None)
+        key = _text(arguments, "idempotency_key")
 
         def look() -> tuple[Askable, AskIn]:
-            session, ask = self._session(arguments.pop("dataset", None)), self._questions.read(arguments)
+            session, ask = self._session(_text(arguments, "dataset")), self._questions.read(arguments)
             if ask.problem is not None:
                 ask.call(session.price)  # refuses, without asking
             if key is None and isinstance(session, Session | TokenSession):
@@ -225,7 +225,7 @@ class Tools:
 
     def price(self, arguments: Arguments) -> dict[str, Any]:
         """Return what a question would cost, with the arguments of ask. Reads nothing, spends nothing."""
-        session = self._session(arguments.pop("dataset", None))
+        session = self._session(_text(arguments, "dataset"))
         price = self._questions.read(arguments).call(session.price)
         return {"price": price.to_dict(), "text": str(price), **_budget(session)}
 
@@ -247,6 +247,7 @@ class Tools:
         if goal.rows is goal.queries is goal.margin is None:
             session = self._session(goal.dataset)
             return {"plan": session.plan.to_dict(), "text": session.plan.sentence, **_budget(session)}
+        self._threads.count_plan()
         found = make_plan(rows=goal.rows, queries=goal.queries, margin=goal.margin, confidence=goal.confidence)
         return {"plan": found.to_dict(), "text": found.sentence}
 
@@ -265,6 +266,9 @@ class Threads:
         """Return what `act` does, in a thread."""
         return await run_sync(act)
 
+    def count_plan(self) -> None:
+        """Hear that something is about to be planned; at a server, a chance to refuse."""
+
     async def ask(self, session: "Askable", ask: AskIn, key: str | None) -> AnyAnswer:
         """Ask, on a coarse clock: how long an evaluation took may depend on the rows."""
         assert not isinstance(session, TokenSession)
@@ -281,7 +285,7 @@ def _on_the_clock(act: Callable[[], T]) -> T:
     work = Work(TICK)
     try:
         return work.run(act)
-    except HoldfastError:
+    except Exception:  # also one that nobody expected: rows may be the reason
         if work.begun:
             work.run(about_to_commit)
         raise
@@ -292,6 +296,14 @@ def _check_repeatable(question: Question) -> None:
     if question.identity is None:
         message = f"{question.kind} is new each time: send an idempotency_key, and with it again to get it again."
         raise InvalidArgument(message, name="idempotency_key")
+
+
+def _text(arguments: Arguments, name: str) -> str | None:
+    """Take an argument that is a text or left out from among those of a question."""
+    given = arguments.pop(name, None)
+    if given is not None and not isinstance(given, str):
+        raise InvalidArgument(f"{name} must be text; got {type(given).__name__}.", name=name)
+    return given
 
 
 def _budget(session: Askable) -> dict[str, Any]:
@@ -432,6 +444,9 @@ class _TokenThreads(Threads):
 
     async def run(self, act: Callable[[], T]) -> T:
         return await self._state.lanes.reads.run(_current.get().name, act)
+
+    def count_plan(self) -> None:
+        self._state.count_plan(_current.get())
 
     async def ask(self, session: Askable, ask: AskIn, key: str | None) -> AnyAnswer:
         assert isinstance(session, TokenSession)

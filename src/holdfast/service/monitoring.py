@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
+from pydantic_core import to_json
+
 from holdfast.errors import HoldfastError
 from holdfast.questions.budget import Budget
 
@@ -32,8 +34,6 @@ _Labels = tuple[tuple[str, str], ...]
 _log = logging.getLogger("holdfast.service")
 _BLANK = vars(logging.LogRecord(_log.name, logging.INFO, __file__, 0, "", None, None))
 
-_encode = json.JSONEncoder(default=str).encode  # `json.dumps` would make a new one for every line
-
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -42,7 +42,11 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        return _encode(line | getattr(record, "facts", {}))
+        line |= getattr(record, "facts", {})
+        try:
+            return to_json(line, fallback=str).decode()
+        except ValueError:  # half a surrogate pair
+            return json.dumps(line, default=str)
 
 
 class _BatchingHandler(logging.StreamHandler[Any]):

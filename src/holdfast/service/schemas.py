@@ -43,6 +43,7 @@ from holdfast.questions.price import Price
 from holdfast.service.errors import invalid_request
 
 MAX_BATCH = 100
+_sorted = json.JSONEncoder(sort_keys=True).encode
 MAX_INTEGER = 2**53  # the largest integer every JSON reader keeps exact
 
 
@@ -225,7 +226,7 @@ class AskIn:
 
     def canonical(self) -> str:
         """Return the same text for the same question."""
-        return json.dumps({"kind": self.kind.name, **self.values}, sort_keys=True)
+        return _sorted({"kind": self.kind.name, **self.values})
 
 
 class QuestionModels:
@@ -248,7 +249,7 @@ class QuestionModels:
             for option in kind.options:
                 _check_size(option, given.get(option.name))
             return AskIn(kind, given, invalid_request(error.errors()))
-        return AskIn(kind, fitting.model_dump(exclude_unset=True, exclude={"kind"}))
+        return AskIn(kind, {name: _plain(getattr(fitting, name)) for name in fitting.model_fields_set - {"kind"}})
 
     def read_batch(self, values: object) -> list[AskIn]:
         """Read several questions from JSON values."""
@@ -310,6 +311,10 @@ class QuestionModels:
         names = [kind.name for kind in self.kinds]
         properties["kind"] = {"type": "string", "enum": names, "default": DEFAULT_KIND}
         return {"type": "object", "properties": properties, "additionalProperties": False, "$defs": definitions}
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
 
 
 def _check_size(option: Option, value: Any) -> None:

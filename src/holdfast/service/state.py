@@ -26,6 +26,7 @@ from holdfast.service.tokens import Token, TokenStore
 FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST = 10.0, 100  # per second, and at once, from one address
 READY_SECONDS = 1.0  # how long a look stands
 MOST_READY_SECONDS = 3.0  # how long it may take
+PLAN_REQUESTS = 25  # that a plan counts as: to make one takes as long as so many answers, or longer
 
 Result = TypeVar("Result")
 
@@ -58,6 +59,10 @@ class ServerState:
             self.service.idempotency.find("", "", "")
             self.tokens.authenticate("")
 
+    def count_plan(self, token: Token) -> None:
+        """Count what is about to be planned by its work; the request itself was counted as one."""
+        self.rate_limits.take(token.id, PLAN_REQUESTS - 1)
+
     def budgets(self) -> list[tuple[str, Budget]]:
         """Return the budget of every dataset."""
         return [(served.name, served.session.budget) for served in self.datasets.visible(self.admin)]
@@ -68,9 +73,9 @@ class ServerState:
         for served in self.datasets.visible(self.admin):
             served.session.ledger.probe()
 
-    def close(self) -> None:
-        """Close everything."""
-        self.lanes.close()
+    def close(self, seconds: float = 0.0) -> None:
+        """Close everything; within this time, what is being answered is written before."""
+        self.lanes.close(seconds)
         self.readiness.close()
         self.datasets.close()
         self.service.idempotency.close()

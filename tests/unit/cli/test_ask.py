@@ -12,7 +12,7 @@ from examples import few
 from holdfast import InvalidArgument, Session
 from holdfast.answer import Answer
 from holdfast.cli import main
-from holdfast.cli.options import PLAN_FLAGS, spell
+from holdfast.cli.messages import PLAN_FLAGS, spell
 from holdfast.guarantees import GUARANTEES
 from holdfast.mechanisms import MECHANISMS
 from holdfast.questions import KINDS

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import holdfast
-from holdfast.cli.options import spell
+from holdfast.cli.messages import spell
 
 SOURCE = Path(holdfast.__file__).parent
 ROOMS = ("guarantees", "mechanisms", "questions", "queries", "optimize", "rows", "ledger")

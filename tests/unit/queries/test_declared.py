@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from examples import examples
-from holdfast.cli.options import spell
+from holdfast.cli.messages import spell
 from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Column, Schema, Type

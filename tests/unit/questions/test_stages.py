@@ -2,6 +2,8 @@
 
 import re
 import warnings
+from collections.abc import Iterator
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,18 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.answer import write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.release import Tally
+from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Quadratic, Sliced
+from holdfast.questions import moments
 from holdfast.questions.moments import _in_units, deviation_of, variance_of
-from holdfast.questions.question import Drawing
-from holdfast.questions.stages import Found, PlannedStages, edges_of
+from holdfast.questions.question import Context, Drawing
+from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
+from holdfast.rows.draws import AllRows
 from holdfast.session import Session
 
 RNG = np.random.default_rng(1)
@@ -136,6 +142,69 @@ def test_a_price_says_how_wide_a_moment_will_be(kind: str, others: list[str]) ->
     assert (answer.high - answer.low) / 2 == pytest.approx(said, rel=0.5)
     wide = {name: (-500, 500) if "within" in name else value for name, value in options.items()}
     assert ("2%: it will say nothing" in str(session.price("x", kind, **wide))) == (kind != "std")
+
+
+PAIR = {"within": (-5, 5), "other": "y", "other_within": (0, 2)}
+
+
+def said_and_found(
+    kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, queries: int | None = 300
+) -> Iterator[tuple[str, str]]:
+    """Yield, for each deviation, what a price says, and the margin of an answer where all counts are as expected.
+
+    The rows are normal numbers with that deviation, in the middle of their ranges: as a price imagines them.
+    """
+    for deviation in moments.DEVIATIONS:
+        law = NormalDist(0.5, deviation)
+        parts = [law.inv_cdf((place + 0.5) / IMAGINED) for place in range(IMAGINED)]
+        x, y = (np.tile(np.clip(each.ravel(), 0, 1), 400) for each in np.meshgrid(parts, parts))
+        session = hf.Session({"x": 10 * x - 5, "y": 2 * y}, queries=queries, complete=["x", "y"], seed=4)
+        said = re.search(rf"{deviation:.0%}: ([^,;]*)", str(session.price("x", kind, **options)))
+
+        def expected(self: Drawing, query: Any, draws: int) -> Tally:
+            mass, mean = self.guarantee.coin_mass, self.source.sample(query, AllRows(), self.rng).mean()
+            ones = round(draws * (mass + (1 - 2 * mass) * float(mean)))
+            counts = draws - ones, ones
+            return Tally(query.statistic.from_counts(counts, draws, mass=mass), draws, counts, query.statistic.reported)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Drawing, "release", expected)
+            answer = session.ask("x", kind, **options)
+        margin = float(write_end((answer.high - answer.low) / 2, 2, up=True))
+        yield said[1], "it will say nothing" if answer.too_few else f"about ±{margin:,g}"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("kind", "options"), [("correlation", PAIR), ("slope", PAIR), ("std", {"within": (-5, 5)})])
+def test_a_price_says_the_margin_of_what_is_expected_to_the_digit(
+    kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queries in (300, None):
+        for said, found in said_and_found(kind, options, monkeypatch, queries):
+            assert said == found
+
+
+@pytest.mark.parametrize("wrong", ["other deviations", "no noise", "after other questions"])
+def test_a_price_that_imagines_something_else_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if wrong == "other deviations":
+        spread = Imagined.spread
+        monkeypatch.setattr(Imagined, "spread", lambda of, standing, deviation: spread(of, standing, 1.2 * deviation))
+    elif wrong == "no noise":
+        monkeypatch.setattr(Imagined, "release", without_noise)
+    else:
+        standing = Context.standing
+        monkeypatch.setattr(
+            Context, "standing", lambda self, cost: standing(self, Cost(9 * cost.charge, 9 * cost.intervals))
+        )
+    pairs = list(said_and_found("std", {"within": (-5, 5)}, monkeypatch, None))
+    assert any(said != found for said, found in pairs)
+
+
+def without_noise(self: Imagined, query: Any, draws: int) -> Tally:
+    """Forget that coins are randomized."""
+    ones = round(draws * float(np.mean(query.combined(self.values))))
+    counts = draws - ones, ones
+    values = query.statistic.from_counts(counts, draws, mass=self.guarantee.coin_mass)
+    return Tally(values, draws, counts, query.statistic.reported)
 
 
 def test_slices_that_would_not_be_cut_are_refused() -> None:

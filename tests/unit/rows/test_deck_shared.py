@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.ledger import Cost
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.opening import forget_all
+from holdfast.rows import deck as deck_module
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck, Mark
 
@@ -128,21 +131,27 @@ def test_parent_and_child_write_one_after_the_other(deck: Deck) -> None:
     assert deck.used.cards == 20
 
 
-def test_threads_that_go_on_with_new_cards_join_them_once(
+def test_a_thread_that_knows_of_fewer_cards_does_not_undo_what_another_has_joined(
     table: Path, deck: Deck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         deal(table, deck.location, cards=100, next=True)
-    cards, both = Deck.cards, threading.Barrier(2)
+    listed, looked, calls = deck_module.deals_in, threading.Event(), count()
 
-    def slowly(self: Deck) -> range:
-        found = cards.fget(self)  # type: ignore[attr-defined]
-        with suppress(threading.BrokenBarrierError):
-            both.wait(0.5)
-        return found  # type: ignore[no-any-return]
+    def slowly(folder: Path) -> list[Path]:
+        found = listed(folder)
+        if next(calls):
+            return found
+        looked.set()
+        time.sleep(0.3)
+        return found[:-1]  # the last ones were not there yet
 
-    monkeypatch.setattr(Deck, "cards", property(slowly))
-    at_once(lambda: deck.require(2_000, 10), lambda: deck.require(2_010, 10))
+    def later() -> None:
+        looked.wait(5)
+        deck.require(2_110, 10)
+
+    monkeypatch.setattr(deck_module, "deals_in", slowly)
+    at_once(lambda: deck.require(2_000, 10), later)
     monkeypatch.undo()
     assert [each.location.name for each in deck._deals if each.location] == ["0001", "0002", "0003"]
     assert deck.cards == range(2_200)

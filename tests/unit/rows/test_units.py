@@ -121,8 +121,19 @@ def test_whoever_is_killed_while_a_new_folder_takes_its_name_leaves_the_unit(tmp
     visits(rng).write_parquet(path)
     open_rows(path, unit="patient")
     folder.rename(outdated_beside(folder))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "rename", interrupted_at_the_last_step)
+        for _ in range(2):  # whoever comes next is killed at the same place
+            with pytest.raises(KeyboardInterrupt):
+                open_rows(path)
     assert len(open_rows(path)) == 300
     assert sorted(each.name for each in tmp_path.iterdir()) == [path.name, folder.name]
+
+
+def interrupted_at_the_last_step(path: Path, target: Path) -> Path:
+    if path.suffix == ".partial":
+        raise KeyboardInterrupt
+    return path.replace(target)
 
 
 def test_a_folder_that_is_written_anew_keeps_its_unit(tmp_path: Path, rng: Generator) -> None:

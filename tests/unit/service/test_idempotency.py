@@ -1,12 +1,14 @@
 """A response under a key is found at once in this process, and a moment later in others."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
 from holdfast.service import idempotency
+from holdfast.service.ask import Quotas
 from holdfast.service.database import TokenDatabase
 from holdfast.service.idempotency import IdempotencyKeys
 
@@ -81,3 +83,20 @@ def test_what_cannot_be_written_is_not_forgotten(database: TokenDatabase) -> Non
         connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO holdfast_idempotency_keys")
     here.close()
     assert IdempotencyKeys(database).find("ana", "k", "request") == RESPONSE
+
+
+def test_a_moment_in_which_every_thread_looks_leaves_connections_for_quotas(
+    database: TokenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, pool = IdempotencyKeys(database), database.relaxed.pool
+    monkeypatch.setattr(pool, "_timeout", 0.1)
+    with ExitStack() as everybody:
+        for _ in range(20):  # threads of a server
+            everybody.enter_context(here._cursor())
+        for _ in range(5):
+            everybody.enter_context(database.relaxed.connect())
+        with pytest.raises(hf.ServiceUnavailable, match="token database"):
+            Quotas(database).lost("ana", "flights")
+    assert pool.checkedout() == idempotency.MOST_IDLE
+    assert Quotas(database).lost("ana", "flights") == 0
+    here.close()

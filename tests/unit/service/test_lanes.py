@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -83,6 +84,28 @@ def test_a_caller_who_leaves_does_not_free_the_thread() -> None:
         go.set()
         assert await stays == "ana"
         lane.close()
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_what_was_begun_and_for_no_longer_than_it_may() -> None:
+    async def main() -> None:
+        order, stays, ends = [], threading.Event(), threading.Event()
+        lane = Lane("test", 2, each=1, waiting=2)
+        lane.submit("eve", blocked(order, "eve", ends)).cancel()  # who asked has left, and it is paid for
+        lane.submit("ana", blocked(order, "ana", stays))
+        never = lane.submit("ana", blocked(order, "never", ends))
+        await until(lambda: len(order) == 2)
+        threading.Timer(0.1, ends.set).start()
+        begin = time.monotonic()
+        lane.close(0.3)
+        assert 0.3 <= time.monotonic() - begin < 5
+        assert len(lane._begun) == 1  # that of ana, which did not end
+        assert not never.done()
+        stays.set()
+        lane.close(30)
+        assert not lane._begun
+        assert sorted(order) == ["ana", "eve"]
 
     asyncio.run(main())
 

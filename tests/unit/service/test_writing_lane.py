@@ -285,7 +285,7 @@ def test_who_has_waited_leaves_the_rest_to_who_went_on(monkeypatch: pytest.Monke
         rest = lane.submit("carol", lambda again: "the rest")
         waited.set()
         assert await slow == "waited"
-        await until(lambda: lane._idle == 1)
+        await until(lambda: len(lane._idle) == 1)
         assert not rest.done()
         worked.set()
         assert [await busy, await rest] == ["worked", "the rest"]
@@ -310,6 +310,24 @@ def test_what_is_left_to_a_thread_that_hangs_then_is_written_by_another() -> Non
         assert not hangs.done()
         go.set()
         await hangs
+
+    run(test)
+
+
+def test_what_is_being_drawn_when_the_lane_is_closed_is_written() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        begun, go = threading.Event(), threading.Event()
+
+        def slow(again: object) -> object:
+            begun.set()
+            go.wait(30)
+            return Draft("drawn meanwhile", time.monotonic() + 0.1)
+
+        lane.submit("eve", slow)
+        await until(begun.is_set)
+        threading.Timer(0.1, go.set).start()
+        lane.close()
+        assert writer.batches == [["drawn meanwhile"]]
 
     run(test)
 

@@ -2,29 +2,21 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
+from itertools import pairwise
 from re import sub
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
-from holdfast.cli.options import (
-    Command,
-    Data,
-    Json,
-    Ledger,
-    Unit,
-    in_flags,
-    noting_warnings,
-    open_session,
-    spread,
-    with_plan,
-)
+from holdfast.cli.command import Argument, Command, Option, spread
+from holdfast.cli.messages import in_flags, noting_warnings
+from holdfast.cli.options import Data, Json, Ledger, Unit, open_session, with_plan
 from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
 
 if TYPE_CHECKING:
     from holdfast.answer import AnyAnswer
     from holdfast.questions.kind import Kind
-    from holdfast.questions.options import Option
+    from holdfast.questions.options import Option as KindOption
 
 NO_ARGS_IS_HELP = True
 QUESTION = "Options of the question"
@@ -41,21 +33,17 @@ def command(
     data: Data,
     question: Annotated[
         str,
-        typer.Argument(
-            metavar="QUESTION", help='An expression about one row, such as "dep_delay > 15"; a loss for a fit.'
-        ),
+        Argument(metavar="QUESTION", help='An expression about one row, such as "dep_delay > 15"; a loss for a fit.'),
     ],
     *,
-    kind: Annotated[
-        str, typer.Option(help="The kind of question.", rich_help_panel=QUESTION, autocompletion=_kinds)
-    ] = "mean",
+    kind: Annotated[str, Option(help="The kind of question.", section=QUESTION, complete=_kinds)] = "mean",
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
     ledger: Ledger = None,
     unit: Unit = None,
-    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
-    price: Annotated[bool, typer.Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
+    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Ask one question.
@@ -163,7 +151,7 @@ def _show(answer: "AnyAnswer") -> None:
 OWN = [name for name in signature(command).parameters if name != "texts"]
 
 
-def _parameters(kind: "Kind[..., Any]") -> "dict[str, Option]":
+def _parameters(kind: "Kind[..., Any]") -> "dict[str, KindOption]":
     """Return the options of a kind by their names here: its own, unless this command has such a name for itself."""
     taken = (*OWN, "help")
     return {f"{kind.name}_{each.name}" if each.name in taken else each.name: each for each in kind.options[1:]}
@@ -178,12 +166,10 @@ def _flags(kind: "Kind[..., Any]") -> dict[str, str]:
     return {each.name: _flag(name) for name, each in _parameters(kind).items()} | {kind.subject.name: "QUESTION"}
 
 
-def build() -> Callable[..., None]:
-    """Return the command with the options of all kinds in its signature."""
-    from holdfast.questions import KINDS
-
-    uses: dict[str, list[tuple[Kind[..., Any], Option]]] = {}
-    for kind in KINDS.all():
+def _with_options_of(kinds: "Iterable[Kind[..., Any]]") -> Callable[..., None]:
+    """Return the command with the options of these kinds in its signature."""
+    uses: dict[str, list[tuple[Kind[..., Any], KindOption]]] = {}
+    for kind in kinds:
         for name, option in _parameters(kind).items():
             uses.setdefault(name, []).append((kind, option))
     keyword = Parameter.KEYWORD_ONLY
@@ -191,7 +177,7 @@ def build() -> Callable[..., None]:
     return spread(command, texts=options)
 
 
-def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
+def _option(name: str, uses: "list[tuple[Kind[..., Any], KindOption]]") -> Any:
     """Describe an option: what it means, and for which kinds, once for all kinds that mean the same."""
     from holdfast.questions.options import Choice
 
@@ -206,14 +192,19 @@ def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
     elif form.example:
         example = form.example.replace(", ", ",")  # one word for the shell
         text += f' Example: "{example}"' if " " in example else f" Example: {example}"
-    return Annotated[str | None, typer.Option(_flag(name), metavar=metavar, help=text, rich_help_panel=QUESTION)]
+    return Annotated[str | None, Option(_flag(name), metavar=metavar, help=text, section=QUESTION)]
 
 
 class AskCommand(Command):
-    """Takes several numbers after an option of a kind as one value, and lists the kinds in its help."""
+    """Has the options of the kind that is asked, and those of all kinds in its help."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def __init__(self, name: str, function: Callable[..., None], *, no_args_is_help: bool = False) -> None:
+        super().__init__(name, spread(function, texts=()), no_args_is_help=no_args_is_help)
+        self._own = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Join numbers: `--within -60 600` is `--within=-60,600`."""
+        self.take(_with_options_of(self._kinds(args if not ctx.resilient_parsing else [])))
         flags = {opt for param in self.params if param.name not in OWN for opt in param.opts}
         joined: list[str] = []
         numbers = False  # whether the last word is an option's value that more numbers may follow
@@ -225,7 +216,18 @@ class AskCommand(Command):
             joined.append(word)
         return super().parse_args(ctx, joined)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def _kinds(self, args: list[str]) -> "tuple[Kind[..., Any], ...]":
+        """Return the kind that is asked, which alone is imported; all kinds if an option is none of its own."""
+        from holdfast.questions import KINDS
+
+        words = [part for word in args for part in (word.split("=", 1) if word.startswith("--") else [word])]
+        named = [value for flag, value in pairwise(words) if flag == "--kind"] or ["mean"]
+        kind = KINDS.find(named[-1])
+        known = self._own if kind is None else {*self._own, *_flags(kind).values()}
+        given = {word for word in words if word.startswith("-") and not _is_number(word)}
+        return KINDS.all() if kind is None or not args or given - known else (kind,)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the kinds, then the options."""
         from holdfast.questions import KINDS
 

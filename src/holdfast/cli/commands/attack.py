@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Json, Processes, Worlds
 from holdfast.cli.output import progress_bar, say, show_json, table
 
@@ -17,26 +16,24 @@ ALL = "all"
 def command(
     mechanism: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="MECHANISM",
             help="naive, split, thresholdout, laplace, gaussian, a1 or coins; several, with commas; or all.",
         ),
     ] = ALL,
     analyst: Annotated[
         str,
-        typer.Option(
+        Option(
             help="weighted, persistent, sign, selection, selection-signal, boosting, fingerprint, climber or harmless."
         ),
     ] = "weighted",
-    rows: Annotated[int, typer.Option(min=20, help="Rows in each world.")] = 5_000,
-    queries: Annotated[int, typer.Option(min=3, help="Questions the analyst asks in each world.")] = 501,
+    rows: Annotated[int, Option(least=20, help="Rows in each world.")] = 5_000,
+    queries: Annotated[int, Option(least=3, help="Questions the analyst asks in each world.")] = 501,
     worlds: Worlds = 20,
-    confidence: Annotated[float, typer.Option(help="Probability with which promises must hold.")] = 0.95,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Repeat a run; left out: a random seed, which is shown.")
-    ] = None,
+    confidence: Annotated[float, Option(help="Probability with which promises must hold.")] = 0.95,
+    seed: Annotated[int | None, Option(least=0, help="Repeat a run; left out: a random seed, which is shown.")] = None,
     processes: Processes = None,
-    picture: Annotated[Path | None, typer.Option(help="Write a PNG (needs matplotlib).")] = None,
+    picture: Annotated[Path | None, Option(help="Write a PNG (needs matplotlib).")] = None,
     json: Json = False,
 ) -> None:
     """Attack mechanisms on data whose population is known, and compare claimed, actual and promised errors.

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument
 from holdfast.cli.options import Json, Ledger, Target, WhichDataset, is_data
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument
@@ -13,7 +12,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     target: Target,
-    to: Annotated[str, typer.Argument(metavar="FILE", help="Where to put the copy; an older copy is replaced.")],
+    to: Annotated[str, Argument(metavar="FILE", help="Where to put the copy; an older copy is replaced.")],
     ledger: Ledger = None,
     dataset: WhichDataset = None,
     json: Json = False,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
-from holdfast.cli.options import Data, Json, Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.command import Argument, Option
+from holdfast.cli.messages import noting_warnings
+from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table, written
 
 NO_ARGS_IS_HELP = True
@@ -14,16 +14,14 @@ NO_ARGS_IS_HELP = True
 @with_plan
 def command(
     data: Data,
-    questions: Annotated[
-        str, typer.Argument(metavar="QUESTIONS", help="A YAML or JSON file with a list of questions.")
-    ],
+    questions: Annotated[str, Argument(metavar="QUESTIONS", help="A YAML or JSON file with a list of questions.")],
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
-    price: Annotated[bool, typer.Option("--price", help="Show what they would cost; spend nothing.")] = False,
+    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, Option("--price", help="Show what they would cost; spend nothing.")] = False,
     register: Annotated[
-        bool, typer.Option("--register", help="Write the list into the ledger, and ask nothing yet.")
+        bool, Option("--register", help="Write the list into the ledger, and ask nothing yet.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
+import click
 
-from holdfast.cli.options import Data, Json, Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.command import Argument, Option
+from holdfast.cli.messages import noting_warnings
+from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table, written
 
 NO_ARGS_IS_HELP = True
@@ -16,14 +18,14 @@ BROKEN_CODE, OPEN_CODE = 20, 21  # beyond those of errors
 def command(
     data: Data,
     expectations: Annotated[
-        str, typer.Argument(metavar="EXPECTATIONS", help="A YAML or JSON file with a list of expectations.")
+        str, Argument(metavar="EXPECTATIONS", help="A YAML or JSON file with a list of expectations.")
     ],
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
+    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with code 21 if an interval leaves an expectation open.")
+        bool, Option("--strict", help="End with code 21 if an interval leaves an expectation open.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -69,6 +71,6 @@ def command(
         say(f"{len(outcomes)} expectations: {counts}.", bold=True)
         note(f"{budget}; ledger {location}")
     if BROKEN in outcomes:
-        raise typer.Exit(BROKEN_CODE)
+        raise click.exceptions.Exit(BROKEN_CODE)
     if strict and OPEN in outcomes:
-        raise typer.Exit(OPEN_CODE)
+        raise click.exceptions.Exit(OPEN_CODE)

@@ -2,14 +2,16 @@
 
 from typing import Annotated
 
-import typer
+import click
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from holdfast import check
-from holdfast.cli.options import COMPLETE_VARIABLE, Json
+from holdfast.cli.command import Argument
+from holdfast.cli.options import Json
 from holdfast.cli.output import say, show_json
 
 NO_ARGS_IS_HELP = True
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 def _shells(beginning: str) -> list[str]:
@@ -17,7 +19,7 @@ def _shells(beginning: str) -> list[str]:
 
 
 def command(
-    shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), help="Which shell.", autocompletion=_shells)],
+    shell: Annotated[str, Argument(metavar="|".join(SHELLS), help="Which shell.", complete=_shells)],
     json: Json = False,
 ) -> None:
     """Print what makes a shell complete commands, options and kinds of questions.
@@ -29,10 +31,8 @@ def command(
     eval "$(holdfast completion zsh)"        in ~/.zshrc, after compinit
     holdfast completion fish | source        in ~/.config/fish/config.fish
     """
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # has no other home
-
-    check.one_of("shell", shell, SHELLS)
-    script = get_completion_script(prog_name="holdfast", complete_var=COMPLETE_VARIABLE, shell=shell)
+    check.one_of("shell", shell, tuple(SHELLS))
+    script = SHELLS[shell](click.Command("holdfast"), {}, "holdfast", "_HOLDFAST_COMPLETE").source()
     if json:
         show_json(shell=shell, script=script)
     else:

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Json, has_password
 from holdfast.cli.output import note, say, show_json
 from holdfast.errors import InvalidArgument
@@ -12,20 +11,23 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
-    deck: Annotated[str, typer.Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
-    cards: Annotated[float, typer.Option(help="How many draws: questions times rows that an answer reads.")],
-    next: Annotated[bool, typer.Option("--next", help="Deal more cards into a deck that is there.")] = False,
-    slices: Annotated[int, typer.Option(help="Decks to deal at once, one for each machine.")] = 1,
+    source: Annotated[str, Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
+    deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
+    cards: Annotated[float, Option(help="How many draws: questions times rows that an answer reads.")],
+    next: Annotated[bool, Option("--next", help="Deal more cards into a deck that is there.")] = False,
+    slices: Annotated[int, Option(help="Decks to deal at once, one for each machine.")] = 1,
     complete: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
+        str | None, Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
+        str | None, Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
     ] = None,
     distinct: Annotated[
-        bool, typer.Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
+        bool, Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
     ] = False,
+    checks: Annotated[
+        float | None, Option(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draw rows for all questions to come, in one pass over a table of any size.
@@ -36,6 +38,7 @@ def command(
     \b
     holdfast deal "s3://lake/events/*.parquet" events.deck --cards 1e8
     holdfast deal events.parquet events.deck --cards 1e8 --next
+    holdfast deal events.parquet checked.deck --cards 1e8 --checks 0.1
     holdfast ask events.deck "amount > 100"
     """
     from holdfast.rows.deal import deal
@@ -47,12 +50,24 @@ def command(
             name="source",
         )
     named = tuple(complete.split(",")) if complete else ()
-    made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct)
+    made = deal(
+        source,
+        deck,
+        cards=cards,
+        next=next,
+        slices=slices,
+        complete=named,
+        unit=unit,
+        distinct=distinct,
+        checks=checks,
+    )
     decks = made if isinstance(made, list) else [made]
     if json:
         found = [{"deck": each.location, "cards": each.cards.stop, "left": each.left} for each in decks]
-        show_json(name=decks[0].name, rows=len(decks[0]), decks=found)
+        show_json(name=decks[0].name, rows=len(decks[0]), kept_for_checks=decks[0].kept_count, decks=found)
         return
     for each in decks:
         say(f"{each.location.name}: {each.cards.stop:,} cards from {each.schema.units_of(len(each))}", bold=True)
+    if decks[0].kept_count:
+        note(f"{decks[0].kept_count:,} of them are on no card: they check guesses (holdfast ask ... --kind check).")
     note(f"Ask it as any file: holdfast ask {decks[0].location.name} ... The ledger lies beside it.")

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Json
 from holdfast.cli.output import say, show_json
 
@@ -11,8 +10,8 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    deck: Annotated[str, typer.Argument(metavar="DECK", help="A deck, for example events.deck.")],
-    ledger: Annotated[str | None, typer.Option(help="A path or a database URL, if it is not beside the deck.")] = None,
+    deck: Annotated[str, Argument(metavar="DECK", help="A deck, for example events.deck.")],
+    ledger: Annotated[str | None, Option(help="A path or a database URL, if it is not beside the deck.")] = None,
     json: Json = False,
 ) -> None:
     """Show how many cards of a deck are left, and for how many answers.
@@ -44,11 +43,14 @@ def command(
         left = cards.left
     cards.close()
     if json:
-        show_json(name=cards.name, rows=len(cards), cards=cards.cards.stop, left=left, answers_left=answers)
+        counted = {"rows": len(cards), "kept_for_checks": cards.kept_count, "cards": cards.cards.stop, "left": left}
+        show_json(name=cards.name, **counted, answers_left=answers)
         return
     say(
         f"{cards.name}: {left:,} of {cards.cards.stop:,} cards left, from {cards.schema.units_of(len(cards))}",
         bold=True,
     )
+    if cards.kept_count:
+        say(f"{cards.kept_count:,} of them are on no card and check guesses")
     if answers is not None:
         say(f"enough for {answers:,} more answers as planned")

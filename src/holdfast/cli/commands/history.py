@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Option
 from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import say, show_json, table, written
 
@@ -12,7 +11,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the newest answers to show.")] = 20,
+    limit: Annotated[int, Option(least=1, help="How many of the newest answers to show.")] = 20,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:
@@ -49,4 +48,4 @@ def command(
     shown = 8 if any(line[-1] for line in lines) else 7
     table(headings[:shown], [line[:shown] for line in lines], right=(0, 4, 6))
     if total > limit:
-        say(f"... the newest {limit:,} of {total:,} answers.")
+        say(f"... the newest {limit:,} of {total:,} entries.")

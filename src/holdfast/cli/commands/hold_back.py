@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-import typer
-
-from holdfast.cli.options import Confidence, Data, Json, Ledger, Unit, noting_warnings
+from holdfast.cli.command import Option
+from holdfast.cli.messages import noting_warnings
+from holdfast.cli.options import Confidence, Data, Json, Ledger, Unit
 from holdfast.cli.output import note, say, show_json
 
 NO_ARGS_IS_HELP = True
@@ -12,9 +12,9 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    explore: Annotated[float, typer.Option(help="The share of rows to look at.")] = 0.5,
+    explore: Annotated[float, Option(help="The share of rows to look at.")] = 0.5,
     id: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns that name rows; the held part does not have them.")
+        str | None, Option(metavar="A,B", help="Columns that name rows; the held part does not have them.")
     ] = None,
     confidence: Confidence = None,
     ledger: Ledger = None,

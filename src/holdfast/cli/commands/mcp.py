@@ -5,29 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from holdfast.cli.options import Json, Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.command import Argument, Option
+from holdfast.cli.messages import noting_warnings
+from holdfast.cli.options import Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
 
 
 @with_plan
 def command(
-    data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="Files or folders to ask; or use --url.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help="Ask a holdfast server instead of files.")] = None,
+    data: Annotated[list[str] | None, Argument(metavar="DATA", help="Files or folders to ask; or use --url.")] = None,
+    url: Annotated[str | None, Option(help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
-        str | None, typer.Option(help="The token for --url; with --http, the token agents must send.")
+        str | None, Option(help="The token for --url; with --http, the token agents must send.")
     ] = None,
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str, typer.Option(help="The name on the answers in the ledger.")] = "agent",
-    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
-    host: Annotated[str, typer.Option(help="The address to listen on, with --http.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port, with --http.")] = 8766,
+    analyst: Annotated[str, Option(help="The name on the answers in the ledger.")] = "agent",
+    http: Annotated[bool, Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
+    host: Annotated[str, Option(help="The address to listen on, with --http.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port, with --http.")] = 8766,
     json: Json = False,
 ) -> None:
     """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan; submit and standings.

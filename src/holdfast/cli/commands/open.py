@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-import typer
-
-from holdfast.cli.options import Data, Json, Unit, noting_warnings
+from holdfast.cli.command import Option
+from holdfast.cli.messages import noting_warnings
+from holdfast.cli.options import Data, Json, Unit
 from holdfast.cli.output import note, say, show_json, table
 from holdfast.errors import InvalidArgument
 
@@ -13,19 +13,20 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    folder: Annotated[str | None, typer.Option(help="Where to put the folder of columns.")] = None,
+    folder: Annotated[str | None, Option(help="Where to put the folder of columns.")] = None,
     complete: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
+        str | None, Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
     types: Annotated[
-        str | None, typer.Option(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
+        str | None, Option(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
     unit: Unit = None,
-    separator: Annotated[str | None, typer.Option(help="What separates the values of a CSV file, such as ';'.")] = None,
-    encoding: Annotated[str, typer.Option(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
+    separator: Annotated[str | None, Option(help="What separates the values of a CSV file, such as ';'.")] = None,
+    encoding: Annotated[str, Option(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
     null_values: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
+        str | None, Option(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
     ] = None,
+    decimal: Annotated[str, Option(help="The decimal point of a CSV file: . or a comma.")] = ".",
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
@@ -50,6 +51,7 @@ def command(
         "separator": separator,
         "encoding": encoding,
         "null_values": null_values.split(",") if null_values else (),
+        "decimal": decimal,
     }
     with noting_warnings() as notes:
         rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]

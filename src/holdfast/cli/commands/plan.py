@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
+from holdfast.cli.command import Argument
+from holdfast.cli.messages import spell
 from holdfast.cli.options import (
     Confidence,
     End,
@@ -20,7 +20,6 @@ from holdfast.cli.options import (
     plan_option,
     planned,
     rows_each,
-    spell,
 )
 from holdfast.cli.output import say, show_json, table
 
@@ -29,7 +28,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="A file whose rows are counted, in place of --rows.")
+        str | None, Argument(metavar="DATA", help="A file whose rows are counted, in place of --rows.")
     ] = None,
     unit: Unit = None,
     rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,
@@ -84,5 +83,5 @@ def command(
     rows_shown = [plans.alternative_cells(each) for each in made.alternatives]
     table(plans.HEADINGS, rows_shown, right=range(2, len(plans.HEADINGS) - 1))
     if made.readings:
-        say(f"\n{plans.READINGS}\n")
+        say(f"\n{made.other_ways}\n")
         table(plans.READING_HEADINGS, [plans.reading_cells(each) for each in made.readings], right=range(2, 5))

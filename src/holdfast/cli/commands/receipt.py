@@ -4,8 +4,7 @@ import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import note, say, show_json
 from holdfast.errors import InvalidArgument, UnknownName
@@ -16,9 +15,9 @@ NO_ARGS_IS_HELP = True
 def command(
     data: Data,
     seq: Annotated[
-        int, typer.Argument(metavar="NUMBER", help="The number of the answer, as `holdfast history` shows it.", min=0)
+        int, Argument(metavar="NUMBER", help="The number of the answer, as `holdfast history` shows it.", least=0)
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="Write it to this file.")] = None,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Json
 from holdfast.cli.output import note, say, show_json
 
@@ -13,19 +12,17 @@ from holdfast.cli.output import note, say, show_json
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="EXPERIMENT",
             help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; or all.",
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Run at full size: minutes instead of seconds.")] = False,
-    output: Annotated[Path, typer.Option(help="Folder for the numbers, the figures and the page.")] = Path(
+    full: Annotated[bool, Option("--full", help="Run at full size: minutes instead of seconds.")] = False,
+    output: Annotated[Path, Option(help="Folder for the numbers, the figures and the page.")] = Path(
         "reproduce-output"
     ),
-    seed: Annotated[int, typer.Option(min=0)] = 1,
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="Parts to run at once; left out: one per processor.")
-    ] = None,
+    seed: Annotated[int, Option(least=0)] = 1,
+    processes: Annotated[int | None, Option(least=1, help="Parts to run at once; left out: one per processor.")] = None,
     json: Json = False,
 ) -> None:
     """Reproduce the paper's table and claims.

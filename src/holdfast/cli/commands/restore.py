@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Json, Ledger, Target, is_data
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
@@ -15,12 +14,12 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="A file that `holdfast backup` wrote.")],
+    backup: Annotated[str, Argument(metavar="BACKUP", help="A file that `holdfast backup` wrote.")],
     target: Target,
     ledger: Ledger = None,
     database: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The token database of a server that served the data: it has seen more."),
+        Option(metavar="URL", help="The token database of a server that served the data: it has seen more."),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-import typer
+import click
 
+from holdfast.cli.command import Argument, Option
 from holdfast.cli.options import Confidence, Guarantee, Json, Ledger, Margin, Processes, Queries, Worlds, looking
 from holdfast.cli.output import note, progress_bar, say, show_json
 from holdfast.errors import InvalidArgument
@@ -13,20 +14,18 @@ BROKEN = 1
 
 
 def command(
-    data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Test the plan of this dataset; no row is read.")
-    ] = None,
+    data: Annotated[str | None, Argument(metavar="DATA", help="Test the plan of this dataset; no row is read.")] = None,
     ledger: Ledger = None,
-    rows: Annotated[int | None, typer.Option(help="Or test a plan for this many rows.")] = None,
+    rows: Annotated[int | None, Option(help="Or test a plan for this many rows.")] = None,
     queries: Queries = None,
     margin: Margin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
     worlds: Worlds = 60,
     questions: Annotated[
-        int | None, typer.Option(min=3, help="Questions in each world; left out: as many as planned.")
+        int | None, Option(least=3, help="Questions in each world; left out: as many as planned.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, Option(least=0)] = 0,
     processes: Processes = None,
     json: Json = False,
 ) -> None:
@@ -69,4 +68,4 @@ def command(
         say(found.sentence, bold=True)
         note(f"Seed {found.seed}.")
     if not found.kept:
-        raise typer.Exit(BROKEN)
+        raise click.exceptions.Exit(BROKEN)

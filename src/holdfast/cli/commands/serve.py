@@ -1,60 +1,40 @@
 """`holdfast serve`."""
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
-from holdfast.cli.options import (
-    ChecksShare,
-    Confidence,
-    End,
-    Flips,
-    Guarantee,
-    Identical,
-    Json,
-    PlanMargin,
-    Queries,
-    RowsEach,
-    has_password,
-    session_plan,
-)
+from holdfast.cli.command import Argument, Option
+from holdfast.cli.options import Json, has_password, session_plan, with_plan
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files or holdfast folders, or NAME=FILE."),
+    Argument(metavar="DATA", help="Parquet, CSV or Arrow files or holdfast folders, or NAME=FILE."),
 ]
 
 
+@partial(with_plan, but="plan_mechanism")  # a server chooses it
 def command(
     data: Files = None,
-    queries: Queries = None,
-    flips: Flips = None,
-    plan_margin: PlanMargin = None,
-    confidence: Confidence = None,
-    plan_rows_per_query: RowsEach = None,
-    end: End = False,
-    identical: Identical = False,
-    checks: ChecksShare = None,
-    guarantee: Guarantee = "best",
-    host: Annotated[str | None, typer.Option(help="The address to listen on; default 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port; default 8765, 0 for any free one.")] = None,
+    *,
+    plan: Mapping[str, Any],
+    host: Annotated[str | None, Option(help="The address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, Option(help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
+        Option(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
     ] = None,
-    token_file: Annotated[str | None, typer.Option(help="Holds the admin's token, or receives a new one.")] = None,
-    data_folder: Annotated[str | None, typer.Option(help="Where the admin may register files from.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="The public address, behind a proxy: https://host.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Server processes; default 1.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests per second and token, on average.")] = None,
-    burst: Annotated[int | None, typer.Option(help="Requests at once per token.")] = None,
-    open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="Show /metrics to anyone, without a token.")
-    ] = False,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
+    token_file: Annotated[str | None, Option(help="Holds the admin's token, or receives a new one.")] = None,
+    data_folder: Annotated[str | None, Option(help="Where the admin may register files from.")] = None,
+    public_url: Annotated[str | None, Option(help="The public address, behind a proxy: https://host.")] = None,
+    workers: Annotated[int | None, Option(help="Server processes; default 1.")] = None,
+    rate: Annotated[float | None, Option(help="Requests per second and token, on average.")] = None,
+    burst: Annotated[int | None, Option(help="Requests at once per token.")] = None,
+    open_metrics: Annotated[bool, Option("--open-metrics", help="Show /metrics to anyone, without a token.")] = False,
+    config: Annotated[str | None, Option(metavar="FILE", help="Settings in a TOML file.")] = None,
     json: Json = False,
 ) -> None:
     """Serve datasets to many analysts: API, web page, one budget for each dataset.
@@ -79,24 +59,14 @@ def command(
             " Set HOLDFAST_DATABASE, or HOLDFAST_DATABASE_FILE to the name of a file that holds it.",
             name="database",
         )
-    plan = session_plan(
-        queries=queries,
-        flips=flips,
-        plan_margin=plan_margin,
-        confidence=confidence,
-        plan_rows_per_query=plan_rows_per_query,
-        end=end,
-        identical=identical,
-        checks=checks,
-        guarantee=guarantee,
-    )
-    del plan["mechanism"]  # a server chooses it
+    chosen = session_plan(**plan)
+    del chosen["mechanism"]
     files = {}
     for one in data or []:
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
-        files[name] = DatasetSettings(path=path, **plan)
+        files[name] = DatasetSettings(path=path, **chosen)
     settings = load(
         files,
         config=config,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from holdfast.cli.options import Data, Json, Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.command import Argument, Option
+from holdfast.cli.messages import noting_warnings
+from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ NO_ARGS_IS_HELP = True
 @with_plan
 def command(
     data: Data,
-    statement: Annotated[str, typer.Argument(metavar="SELECT", help="Aggregates over the data.")],
+    statement: Annotated[str, Argument(metavar="SELECT", help="Aggregates over the data.")],
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
-    price: Annotated[bool, typer.Option("--price", help="Show what it would cost; spend nothing.")] = False,
+    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, Option("--price", help="Show what it would cost; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Answer a SELECT of aggregates: a row for each group, and an interval beside every value.

@@ -1,0 +1,115 @@
+"""Messages of the library in the words of the command line: flags in place of Python arguments."""
+
+import ast
+import re
+import shlex
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from holdfast.cli.output import note
+from holdfast.errors import HoldfastError
+
+
+@contextmanager
+def noting_warnings() -> Iterator[list[str]]:
+    """Collect this package's own warnings, worded for the command line; others stay unseen."""
+    sentences: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield sentences
+        except HoldfastError:
+            for sentence in _worded(caught):  # what went wrong may follow from them
+                note(sentence)
+            raise
+        sentences.extend(_worded(caught))
+
+
+def _worded(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+    ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
+    return [spell(text, {}) for text in dict.fromkeys(ours)]
+
+
+@contextmanager
+def in_flags(flags: Mapping[str, str]) -> Iterator[None]:
+    """Word errors of the library for the command line; `flags` are the options it may speak of."""
+    try:
+        yield
+    except HoldfastError as error:
+        error.message = spell(error.message, flags)
+        raise
+
+
+# What the library writes as Python arguments; a question may have a margin and a mechanism of its own.
+PLAN_FLAGS = {
+    "guarantee": "--guarantee",
+    "margin": "--plan-margin",
+    "mechanism": "--plan-mechanism",
+    "rows_per_query": "--plan-rows-per-query",
+}
+_ARGUMENTS = {
+    "give queries= or margin=": "give --queries or --plan-margin",
+    "(queries=3, end=True)": "(--queries 3 --end)",
+    "end=True refuses": "--end refuses",
+    "queries={'flip': ...}": "--flips N",
+    "{'mean': ..., 'flip': ...}": "--queries N --flips N",
+    "folder=...": "holdfast open --folder",
+    "Give ledger= a file": "Give --ledger a file",
+    "by unit=.": "by --unit.",
+    "into it with next=True": "into it with --next",
+    "leave next out": "leave --next out",
+    "with id=, target= and unit=": "with --id, --target and --unit",
+    "Ask with the kind check": "Ask with --kind check",
+    "with checks=0.2": "with --checks 0.2",
+    "holdfast.hold_back(data)": "holdfast hold-back DATA",
+}
+
+
+_TOML = {"bounds": "[low, high]", "categories": '["A", "B"] or [1, 2]'}
+
+
+def _in_toml(declaration: re.Match[str]) -> str:
+    what, column = declaration.groups()
+    return (
+        f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data (flights.toml for flights.csv)"
+    )
+
+
+def _null_values(texts: re.Match[str]) -> str:
+    return f"say so: holdfast open --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
+
+
+def spell(message: str, flags: Mapping[str, str]) -> str:
+    """Write options as flags, where a message of the library clearly means an option.
+
+    >>> spell("Give rows_per_query or margin, not both.", {"rows_per_query": "--rows-per-query", "margin": "--margin"})
+    'Give --rows-per-query or --margin, not both.'
+    >>> spell("margin must be positive; got 0. A margin is a distance.", {"margin": "--margin"})
+    '--margin must be positive; got 0. A margin is a distance.'
+    >>> spell("end=True refuses questions beyond the plan: give queries= or margin=.", {})
+    '--end refuses questions beyond the plan: give --queries or --plan-margin.'
+    """
+    for argument, flag in _ARGUMENTS.items():
+        message = message.replace(argument, flag)
+    message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
+    message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
+    message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
+    message = re.sub(r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2", message)
+    message = re.sub(r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1", message)
+    message = message.replace("say so when opening: holdfast", "say so: holdfast")
+    message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)
+    message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
+    # Only as the library words it: a question that a message quotes may compare a column of that name.
+    plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"
+    message = re.sub(plan, lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}", message)
+    if not flags:
+        return message
+    name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"
+    subject = rf"^{name}(?=(?:\[\d+\])? (?:must|is|are)\b)"
+    advice = r"\b(?:(?:Give|[Ll]eave|needs either)\b[^.:]*|Use \w+|left out beside \w+)"
+
+    def in_clause(clause: re.Match[str]) -> str:
+        return re.sub(name, lambda found: flags[found[0]], clause[0])
+
+    return re.sub(f"{subject}|{advice}", in_clause, message)
