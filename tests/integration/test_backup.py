@@ -236,6 +236,16 @@ def test_a_damaged_file_is_moved_aside(path: Path, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("flights.parquet.ledger-damaged-*"))) == 1
 
 
+def test_data_in_place_of_their_ledger_are_refused_and_stay(path: Path, tmp_path: Path) -> None:
+    ask(hf.open(path), None, 1, **PLAN)
+    ledger, content = path.with_name("flights.parquet.ledger"), path.read_bytes()
+    hf.backup(ledger, tmp_path / "copy")
+    for wrong in (lambda: hf.backup(path, tmp_path / "other"), lambda: hf.restore(tmp_path / "copy", path)):
+        with pytest.raises(InvalidArgument, match=r"flights\.parquet is data\. Give their ledger: .*parquet\.ledger\."):
+            wrong()
+    assert path.read_bytes() == content
+
+
 def test_a_backup_of_other_data_is_refused(path: Path, tmp_path: Path) -> None:
     begun(tmp_path / "other.ledger").close()
     with pytest.raises(RowSourceError, match="belongs to other data"):
