@@ -44,7 +44,7 @@ class PostgresStore(Database):
     def __init__(self, url: URL, dataset: str) -> None:
         url = url.set(drivername="postgresql+psycopg")
         _, address = url.get_dialect()().create_connect_args(url)
-        self._address = AWAY | address
+        self._address = {**AWAY, **address}
         super().__init__(url.render_as_string(hide_password=True), dataset, SQL)
 
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
