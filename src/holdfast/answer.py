@@ -244,6 +244,11 @@ class AnyAnswer(ABC):
         """The part of the range in which the rows' own value was said to lie, if the answer is such a part."""
         return None
 
+    @property
+    def parts(self) -> list[tuple[str, "Estimate"]]:
+        """What an answer is made of, where that has intervals of its own, such as the two groups of a difference."""
+        return []
+
     def plot(self) -> Picture:
         """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
         lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])

@@ -23,23 +23,35 @@ def blocks(page: str) -> list[str]:
     return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 1), ("docs/tutorial.md", 9)])
-def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
-    found = blocks(page)
-    assert len(found) >= least
-    monkeypatch.chdir(tmp_path)
-    if page == "README.md":  # it speaks of the reader's own file
-        for seed, name in enumerate(("flights", "trips")):
-            flights.write(tmp_path / f"{name}.parquet", 100_000, np.random.default_rng(seed), signals=0)
-        for name, column in (("labels", "label"), ("predictions", "prediction")):
-            pl.DataFrame({"id": range(500), column: [number % 3 for number in range(500)]}).write_csv(f"{name}.csv")
+def test_python_blocks_of_the_readme_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # it speaks of the reader's own files
+    for seed, name in enumerate(("flights", "trips")):
+        flights.write(tmp_path / f"{name}.parquet", 100_000, np.random.default_rng(seed), signals=0)
+    for name, column in (("labels", "label"), ("predictions", "prediction")):
+        pl.DataFrame({"id": range(500), column: [number % 3 for number in range(500)]}).write_csv(f"{name}.csv")
     names: dict[str, object] = {"__name__": "__main__"}
-    for place, block in enumerate(found):
-        exec(compile(block, f"{page}, block {place + 1}", "exec"), names)
+    for place, block in enumerate(blocks("README.md")):
+        exec(compile(block, f"README.md, block {place + 1}", "exec"), names)
     assert capsys.readouterr().out
     for opened in ("s", "held", "board"):
         if opened in names:
             names[opened].close()
+
+
+def test_the_tutorial_prints_what_it_shows_but_for_chance(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    parts = re.findall(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", text, re.MULTILINE | re.DOTALL)
+    assert sum(shown != "" for _, shown in parts) >= 8
+    names: dict[str, object] = {"__name__": "__main__"}
+    for place, (block, shown) in enumerate(parts):
+        exec(compile(block, f"docs/tutorial.md, block {place + 1}", "exec"), names)
+        assert words_of(capsys.readouterr().out) == words_of(shown)
+
+
+def words_of(printed: str) -> list[str]:
+    """What is printed, without numbers, and without what aligns them."""
+    return re.sub(r"[\d.,─═]+", " ", printed).split()
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/kinds.md", "docs/how-to/plan.md", "docs/how-to/spend.md"])

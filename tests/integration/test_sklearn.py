@@ -302,7 +302,7 @@ def test_a_probability_is_compared_with_how_often_it_comes_true(table):
         found = calibration(session, model, features=NAMES, target="late", bins=4)
         with pytest.raises(hf.InvalidArgument, match="bins"):
             calibration(session, model, features=NAMES, target="late", bins=1)
-    assert found.frame["middle(rows)"].to_list() == [0.125, 0.375, 0.625, 0.875]
+    assert found.frame["predicted(rows)"].to_list() == [0.125, 0.375, 0.625, 0.875]
     for place, (low, high) in enumerate(found.frame.select("low", "high").rows()):
         inside = (chance * 4).astype(int).clip(max=3) == place
         assert low <= table["late"][inside].mean() <= high

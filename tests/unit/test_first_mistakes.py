@@ -240,6 +240,7 @@ for name in ("plan", "connect", "Session", "Board", "open", "deal"):
 """
 
 
+@pytest.mark.slow
 def test_windows_is_told_what_works_and_what_does_not() -> None:
     done = subprocess.run([sys.executable, "-c", ON_WINDOWS], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()

@@ -8,7 +8,7 @@ from math import ceil
 
 from holdfast import notebook
 from holdfast.guarantees import read
-from holdfast.guarantees.compare import SAYS_NOTHING, Reading, readings
+from holdfast.guarantees.compare import SAYS_NOTHING, WITHOUT_PLAN, Reading, readings
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import JSON, Terms
 
@@ -174,6 +174,11 @@ class Plan:
         unit = recorded.get("unit")
         return cls(read(recorded, location=location), unit=None if unit is None else str(unit))
 
+    @property
+    def other_ways(self) -> str:
+        """What `readings` compares."""
+        return f"{self.terms.queries or WITHOUT_PLAN:,} questions in other ways:"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.to_dict() == other.to_dict()
 
@@ -186,7 +191,7 @@ class Plan:
         parts = [self.sentence, _text(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)]
         if self.readings:
             parts += [
-                READINGS,
+                self.other_ways,
                 _text(READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)),
             ]
         return "\n\n".join(parts)
@@ -203,7 +208,7 @@ class Plan:
             names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
             shown += notebook.table(HEADINGS, [(*names, *counts, "stands")], left=_TEXTS)
         if self.alternatives and self.readings:
-            shown += f"<p>{READINGS}</p>" + notebook.table(
+            shown += f"<p>{self.other_ways}</p>" + notebook.table(
                 READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)
             )
         return shown
@@ -216,7 +221,6 @@ class VacuousPlan(UserWarning):
 Cells = tuple[str, ...]
 HEADINGS = ("guarantee", "mechanism", "margin", "rows", "questions", "rows read each", "")
 READING_HEADINGS = ("way", "rows_per_query", "rows read each", "about ms", "margin", "")
-READINGS = "The same questions in other ways:"
 _TEXTS = (0, 1, 6)  # the columns of words
 
 

@@ -20,7 +20,7 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, answered
-from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
+from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Reach, Spent
 from holdfast.ledger.genesis import Opened, derive_key
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
@@ -31,7 +31,7 @@ from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 
 SECRET_BYTES = 32
-EVERYWHERE = Cost(LARGEST, LARGEST)
+EVERYWHERE = Reach(LARGEST, LARGEST)
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
@@ -54,7 +54,7 @@ class Ledger:
         self._held, self.in_flight = Held(), InFlight()
         # How far the shares of questions may lie: for those beyond, there are no rows yet. They are refused, free of
         # charge, by those who cannot answer them.
-        self.reach: Callable[[], Cost] = lambda: EVERYWHERE
+        self.reach: Callable[[], Reach] = lambda: EVERYWHERE
         _open.add(self)
         self._look()
 

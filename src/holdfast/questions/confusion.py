@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from holdfast import notebook
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, rounded_alike
+from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.pictures import Picture
@@ -119,7 +119,9 @@ class ConfusionAnswer(AnyAnswer):
         )
 
     def _repr_html_(self) -> str:
-        return notebook.table(("", "value", "interval"), self._lines()) + notebook.small(self.record.small_print)
+        bars = [interval_bar(one) for _, one in (*self.cells.items(), *self.scores())]
+        rows = [(*line, bar) for line, bar in zip(self._lines(), bars, strict=True)]
+        return notebook.table(("", "value", "interval", "from 0 to 1"), rows) + notebook.small(self.record.small_print)
 
 
 def _sum(answers: Sequence[Answer]) -> Interval:

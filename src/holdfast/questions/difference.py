@@ -56,10 +56,15 @@ class DifferenceAnswer(Answer):
         means = (None if one is None else Estimate.from_json(one) for one in both)
         return cls(found.value, found.low, found.high, record, (low, high), *means)
 
+    @property
+    def parts(self) -> list[tuple[str, Estimate]]:
+        """Both means."""
+        named = (("first group", self.first), ("second group", self.second))
+        return [(name, one) for name, one in named if one is not None]
+
     def details(self) -> list[tuple[str, str]]:
         """Both means, and the relative difference where it is known."""
-        named = (("first group", self.first), ("second group", self.second))
-        texts = [(name, *one.rounded()) for name, one in named if one is not None]
+        texts = [(name, *one.rounded()) for name, one in self.parts]
         lines = [(name, f"{value}, between {low} and {high}") for name, value, low, high in texts]
         if self.lift is not None:
             lines.append(("relative", f"between {self.lift[0]:+.1%} and {self.lift[1]:+.1%}"))

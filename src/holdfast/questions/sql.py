@@ -95,15 +95,19 @@ def _scaled(one: Estimate, column: _Column) -> Estimate:
     return Estimate(one.value * scale, low, high)
 
 
+def aggregates_of(frame: pl.DataFrame) -> dict[str, tuple[str, str]]:
+    """Return the columns of aggregates in the frame of a SELECT, each with those of its low and high ends."""
+    ends = {name: (f"{name}_low", f"{name}_high") for name in frame.columns}
+    return {name: both for name, both in ends.items() if set(both) <= ends.keys()}
+
+
 def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:
     """Write the frame of a SELECT for people: headings, lines, and which columns are numbers.
 
     An interval stands beside its value, its ends rounded outwards.
     """
-    names, headings, columns, numbers = frame.columns, [], [], []
-    ends = {name: (f"{name}_low", f"{name}_high") for name in names}
-    aggregates = {name: both for name, both in ends.items() if set(both) <= ends.keys()}
-    for name in names:
+    headings, columns, numbers, aggregates = [], [], [], aggregates_of(frame)
+    for name in frame.columns:
         if any(name in both for both in aggregates.values()):
             continue
         if name not in aggregates:

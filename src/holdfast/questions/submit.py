@@ -128,9 +128,10 @@ class SubmitAnswer(AnyAnswer):
     def details(self) -> list[tuple[str, str]]:
         """Where the score is, and what the interval is about."""
         first, last = self.cell
-        where = (
-            f"{first:.6g} to {last:.6g}" if self.improved else f"no better than {last if self.higher else first:.6g}"
-        )
+        where = f"no better than {last if self.higher else first:.6g}"
+        if self.improved:
+            digits = max(len(f"{end:.6g}".partition(".")[2]) for end in self.cell)
+            where = f"{first:.{digits}f} to {last:.{digits}f}"
         shown = [("on the sealed rows", where)]
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()

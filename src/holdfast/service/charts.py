@@ -38,6 +38,11 @@ def high_end(x: float) -> str:
     return f"{ceil(x):,}" if 10_000 <= abs(x) < ANYTHING else write_far(x, 4, up=True)
 
 
+def margin(x: float) -> str:
+    """Write a margin in the units of its question, rounded up."""
+    return f"±{ceil(x):,}" if 1_000 <= x < ANYTHING else f"±{write_far(x, 3, up=True)}"
+
+
 @dataclass(frozen=True)
 class Scale:
     """An axis from one round number to another, with a tick at every step."""
@@ -97,6 +102,11 @@ class Scale:
             )
             for x in self.numbers
         )
+
+
+def line(label: str | None, value: float | None, low: float, high: float) -> dict[str, Any]:
+    """Return what `panel` draws of an interval of which nothing else is known."""
+    return {"category": label, "value": value, "low": low, "high": high, "bounds": (low, high)}
 
 
 def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

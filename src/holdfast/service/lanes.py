@@ -278,19 +278,16 @@ class WritingLane:
         return together
 
     def _take(self) -> "_Asked | None":
-        for person in list(self._waiting):
+        running, each = self._running, self._each
+        while (person := next((one for one in self._waiting if running.get(one, 0) < each), None)) is not None:
             queue = self._waiting[person]
-            asked = None
-            while queue and asked is None and self._running[person] < self._each:
-                asked = queue.popleft()
-                if asked.result.done():  # cancelled
-                    asked = None
-            if queue:
-                self._waiting.move_to_end(person)
-            else:
+            asked = queue.popleft()
+            if not queue:
                 del self._waiting[person]
-            if asked is not None:
-                self._running[person] += 1
+            if not asked.result.done():  # else cancelled
+                if queue:
+                    self._waiting.move_to_end(person)
+                running[person] += 1
                 return asked
         return None
 

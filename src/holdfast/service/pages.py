@@ -2,10 +2,12 @@
 
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
+import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 from starlette.requests import Request
@@ -17,9 +19,12 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
 from holdfast.queries.node import identifier
 from holdfast.queries.sql.select import LONGEST_SELECT
+from holdfast.questions.check import CHECK
 from holdfast.questions.history import answer_from
-from holdfast.questions.sql import written_table
+from holdfast.questions.kind import Kind
+from holdfast.questions.sql import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
+from holdfast.questions.units import UNITS
 from holdfast.schema import Schema
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
@@ -42,6 +47,11 @@ def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
     return [{"category": label, **estimate.to_json(), **known} for label, estimate in answer.rows()]
 
 
+def parts(answer: AnyAnswer) -> list[dict[str, Any]]:
+    """Return what stands beside the answer in the same way, on an axis of its own."""
+    return [charts.line(label, one.value, one.low, one.high) for label, one in answer.parts]
+
+
 @cache
 def _environment() -> Environment:
     pages = Environment(
@@ -52,11 +62,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     functions = (
-        *(charts.panel, charts.gauge, charts.margin_bar, charts.number),
-        *(write_margin, read_answer, lines, by_kind),
+        *(charts.panel, charts.gauge, charts.margin_bar, charts.margin, charts.number),
+        *(write_margin, read_answer, lines, parts, by_kind),
     )
     pages.globals |= {one.__name__: one for one in functions}
     pages.globals["new_key"] = lambda: secrets.token_urlsafe(16)
+    pages.filters["write_margin"] = write_margin
     pages.filters["day"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     pages.filters["code"] = lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
     return pages
@@ -145,10 +156,10 @@ async def home(request: Request) -> Response:
 async def dataset(request: Request, name: NameInPath) -> Response:
     """Show one dataset: guarantee, budget, the form to ask, the newest answers; or the fields of another kind."""
     state, token, form = state_of(request), token_of(request), forms.query_fields(request)
-    kind = forms.kind_of(form)
 
     def look(served: ServedDataset) -> dict[str, Any]:
-        schema = served.session.schema
+        schema, asks = served.session.schema, served.plan.standing.asks
+        kind = forms.kind_of(form if asks is None else {"kind": asks} | form)
         if request.headers.get("hx-target") == "fields":
             return {"form": forms.describe(kind, form, schema)}
         newest = served.session.ledger.spent.answers
@@ -159,14 +170,23 @@ async def dataset(request: Request, name: NameInPath) -> Response:
         return common | {
             "columns": [one.to_json() | {"declared": one.declared} for one in schema],
             "recent": [_row(served, entry) for entry in reversed(recent)],
-            "kinds": [{"name": kind.name, "label": forms.label(kind.name)} for kind in state.questions.kinds],
+            "kinds": _offered(served, state.questions.kinds),
             "form": forms.describe(kind, form, schema),
-            "suggestions": suggestions(schema),
+            "suggestions": suggestions(schema, asks),
         }
 
     found = await on_dataset(request, name, look)
     template = "board.html" if "standings" in found else "dataset.html" if "dataset" in found else "fields.html"
     return show(request, template, found)
+
+
+def _offered(served: ServedDataset, kinds: Sequence[Kind[..., Any]]) -> list[dict[str, str]]:
+    """Return the kinds that a form offers: none that these rows would refuse whatever is asked."""
+    standing = served.plan.standing
+    refused = {SUBMIT.name} | ({CHECK.name} if standing.checks is None else set())
+    refused |= {UNITS.name} if served.session.schema.unit is None else set()
+    names = [kind.name for kind in kinds if kind.name not in refused] if standing.asks is None else [standing.asks]
+    return [{"name": name, "label": forms.label(name)} for name in names]
 
 
 def _shown(served: ServedDataset) -> list[dict[str, Any]]:
@@ -254,11 +274,25 @@ async def sql(request: Request, name: NameInPath) -> Response:
     state, form = state_of(request), await forms.fields(request)
     text = form.get("sql", "")
     response = await state.batches.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
-    headings, written, numbers = written_table(read_table(response))
     count = sum(not one["answer"]["cached"] for one in response["results"])
     asked = f"{count:,} new answers, {len(response['results']) - count:,} that were asked before."
-    shown = {"headings": headings, "lines_written": written, "numbers": numbers, "asked": asked}
+    shown = {"panels": _panels(read_table(response)), "asked": asked}
     return show(request, "sql_result.html", response | _statement(name, sql=text, columns=response["columns"]) | shown)
+
+
+def _panels(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the aggregates of a SELECT as they are drawn: each on an axis of its own, a line for every group."""
+    found = aggregates_of(frame)
+    ends = {end for pair in found.values() for end in pair}
+    groups = frame.select(name for name in frame.columns if name not in found and name not in ends).rows()
+    labels: list[str | None] = [", ".join(map(str, group)) for group in groups]
+    labels = labels or [None] * frame.height
+
+    def drawn(name: str) -> dict[str, Any]:
+        values = zip(labels, frame.select(name, *found[name]).rows(), strict=True)
+        return charts.panel([charts.line(label, *triple) for label, triple in values])
+
+    return [{"title": name} | drawn(name) for name in found]
 
 
 @routes.page("analyst", "POST", "/datasets/{name}/sql/price")
@@ -285,7 +319,7 @@ async def history(request: Request, name: NameInPath) -> Response:
             "name": served.name,
             "rows": rows,
             "entries": newest,
-            "board": served.is_board,
+            "asks": served.plan.standing.asks,
             "earlier": max(1, start - PAGE_SIZE) if start > 1 else None,
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
         }
@@ -326,7 +360,7 @@ def by_kind(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found.setdefault((row["kind"], *row["bounds"]), []).append(row)
     panels = []
     for (kind, low, high), entries in found.items():
-        range_ = "" if (low, high) == (0.0, 1.0) else f", between {low:.6g} and {high:.6g}"
+        range_ = "" if (low, high) == (0.0, 1.0) else f", between {low:,.6g} and {high:,.6g}"
         drawn = charts.panel([line for row in entries for line in row["lines"]])
         taken = iter(drawn["lines"])
         shown = [row | {"lines": [next(taken) for _ in row["lines"]]} for row in entries]

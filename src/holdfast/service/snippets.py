@@ -31,9 +31,10 @@ def snippets(question: Mapping[str, Any], *, url: str, dataset: str, schema: Sch
         What SQL is compiled against.
     """
     found = []
-    if isinstance(question[kind_named(question["kind"]).subject.name], str):  # a loss is an object in Python
+    file = _has_file(question)
+    if file or isinstance(question[kind_named(question["kind"]).subject.name], str):  # a loss is an object in Python
         found.append({"language": "Python", "text": python(question, url, dataset)})
-    if not _has_file(question):
+    if not file:
         found.append({"language": "curl", "text": curl(question, url, dataset)})
     text = sql(question, schema, rows)
     return [*found, {"language": "SQL", "text": text}] if text is not None else found

@@ -12,9 +12,12 @@ MOST = 4
 Suggestion = dict[str, str]
 
 
-def suggestions(schema: Schema) -> list[Suggestion]:
-    """Return a few questions that can be asked as they are, each with its words and the address of the filled form."""
-    found = list(_questions(schema))[:MOST]
+def suggestions(schema: Schema, asks: str | None = None) -> list[Suggestion]:
+    """Return a few questions that can be asked as they are, each with its words and the address of the filled form.
+
+    Of rows that take nothing but questions of one kind, which `asks` names, there is none: they have their own form.
+    """
+    found = [] if asks is not None else list(_questions(schema))[:MOST]
     return [{"words": words, "address": f"?{urlencode(form)}"} for words, form in found]
 
 
@@ -36,7 +39,8 @@ def _questions(schema: Schema) -> Iterator[tuple[str, dict[str, str]]]:
 def examples(schema: Schema) -> dict[str, str]:
     """Return what empty fields show, by the name of the option, in columns of this dataset."""
     found: dict[str, str] = {}
-    condition, number, group = _condition(schema), _number(schema, declared=False), _categorical(schema)
+    number = _number(schema, declared=True) or _number(schema, declared=False)
+    condition, group = _condition(schema), _categorical(schema)
     if condition is not None:
         found["query"] = condition
     if number is not None:

@@ -274,13 +274,13 @@ def confusion(
     """
     judge = scorer(session, "accuracy", features=features, target=target, positive=positive)
 
-    def cell(rows: pl.DataFrame) -> NDArray[np.float64]:
+    def cell_of_confusion(rows: pl.DataFrame) -> NDArray[np.float64]:
         real, predicted = judge.positives(rows) == 1, judge.predicted(estimator, rows)
         code = np.where(real, np.where(predicted, 0.0, 2.0), np.where(predicted, 1.0, 3.0))
         known = rows.get_column(target).is_not_null().to_numpy()
         return np.where(known, code, np.nan)
 
-    found = session.histogram(cell, categories=[0.0, 1.0, 2.0, 3.0])
+    found = session.histogram(cell_of_confusion, categories=[0.0, 1.0, 2.0, 3.0])
     return ConfusionAnswer(found.answers, found.record)
 
 
@@ -297,14 +297,14 @@ def calibration(
     judge = scorer(session, "brier", features=features, target=target, positive=positive)
     middles = [(2 * place + 1) / (2 * bins) for place in range(bins)]
 
-    def positives(rows: pl.DataFrame) -> Any:
+    def positive_label(rows: pl.DataFrame) -> Any:
         return judge.positives(rows) == 1
 
-    def middle(rows: pl.DataFrame) -> NDArray[np.float64]:
+    def predicted(rows: pl.DataFrame) -> NDArray[np.float64]:
         chance = np.clip(judge.probability(estimator, rows), 0.0, 1.0)
         return np.asarray(middles)[np.minimum((chance * bins).astype(np.int64), bins - 1)]
 
-    return session.mean(positives, by=middle, groups=middles)
+    return session.mean(positive_label, by=predicted, groups=middles)
 
 
 # -- on a board -------------------------------------------------------------------------------------------------------

@@ -273,6 +273,7 @@ def test_a_row_on_which_an_own_loss_fails_answers_for_itself_alone(rows):
     assert len(answer.point) == 1
 
 
+@pytest.mark.slow
 def test_losses_can_depend_on_earlier_answers(rows):
     s = session(rows, queries=200)
     center = np.zeros(2)

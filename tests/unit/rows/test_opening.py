@@ -331,6 +331,7 @@ def test_printouts_stay_short() -> None:
     assert text.endswith("and 70 more")
 
 
+@pytest.mark.slow
 def test_opening_arrays_imports_no_frame_library() -> None:
     code = (
         "import sys, numpy as np; from holdfast.rows.open import open_rows; open_rows({'x': np.ones(3)}); "
