@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -223,10 +223,17 @@ def connections(settings: Settings) -> Connections:
     return Connections(
         most=settings.max_connections,
         each=settings.connections_per_address if settings.public_url is None else None,
-        shares=Shares(os.environ[SHARES]) if settings.workers > 1 and SHARES in os.environ else None,
+        shares=_shares(),
         header_bytes=settings.max_header_bytes,
         header_seconds=settings.header_timeout,
     )
+
+
+def _shares() -> Shares | None:
+    """Return the connections of all worker processes; None if there is one process, or if the file was cleared away."""
+    with suppress(KeyError, OSError):
+        return Shares(os.environ[SHARES])
+    return None
 
 
 def worker() -> FastAPI:
