@@ -29,7 +29,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
 ENDING = 1.0  # seconds to wait for what is to be written, at most, when the lane is closed
-MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first was due, that one write waits for
+MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers, and seconds since the first was due, that one write waits for
 
 
 class _Waiting(NamedTuple):
