@@ -178,8 +178,8 @@ def _refuse_others(location: str | Path) -> None:
         return
     if path.is_dir() or (path.suffix != ".ledger" and _beginning(path) not in (SQLITE, b"")):
         raise InvalidArgument(
-            f"{location} is no ledger. If it is data, give their ledger: {file_beside(path)}; if it is a damaged ledger,"
-            " move it away first.",
+            f"{location} is no ledger. If it is data, give their ledger: {file_beside(path)}; if it is a damaged"
+            " ledger, move it away first.",
             name="location",
         )
 
