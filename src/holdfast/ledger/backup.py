@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
@@ -171,10 +172,8 @@ def restore(
 
 def _refuse_data(location: str | Path) -> None:
     """Refuse data in place of their ledger: a restore would take them for a damaged one, and move them aside."""
-    from holdfast.rows.scans.files import FORMATS
-
     path = Path(location)
-    if "://" not in str(location) and (path.is_dir() or path.suffix.lower() in FORMATS):
+    if "://" not in str(location) and (path.is_dir() or path.suffix.lower() in check.DATA_FORMATS):
         raise InvalidArgument(f"{location} is data. Give their ledger: {file_beside(path)}.", name="location")
 
 
