@@ -20,16 +20,6 @@ from typing import Any, ParamSpec, TypeVar
 from holdfast.errors import HoldfastError, InvalidArgument
 
 FULL_TRACEBACKS = "HOLDFAST_FULL_TRACEBACKS"  # a variable of the environment, for those who work on holdfast
-DATA_FORMATS = {  # files that are data, by the end of their names
-    ".parquet": "Parquet",
-    ".csv": "CSV",
-    ".tsv": "CSV",
-    ".arrow": "Arrow",
-    ".ipc": "Arrow",
-    ".feather": "Arrow",
-    ".jsonl": "JSON lines",
-    ".ndjson": "JSON lines",
-}
 
 C = TypeVar("C")
 P = ParamSpec("P")

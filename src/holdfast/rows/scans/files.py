@@ -26,7 +26,16 @@ from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
 from holdfast.schema import Type
 
 SHEETS = (".xlsx", ".xls", ".ods")  # which others read
-FORMATS = check.DATA_FORMATS
+FORMATS = {
+    ".parquet": "Parquet",
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".arrow": "Arrow",
+    ".ipc": "Arrow",
+    ".feather": "Arrow",
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+}
 _LOOK_AHEAD = 10_000
 # How the values of a declared type are read from CSV text.
 _READ_AS: dict[Type, pl.DataType] = {
