@@ -19,9 +19,8 @@ from weakref import WeakSet
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
-from holdfast.ledger.drawn import Drawn, answered
+from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
 from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Reach, Spent
-from holdfast.ledger.genesis import Opened, derive_key
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
