@@ -175,7 +175,8 @@ class Plan:
         return cls(read(recorded, location=location), unit=None if unit is None else str(unit))
 
     @property
-    def _other_ways(self) -> str:
+    def other_ways(self) -> str:
+        """What stands above the table of `readings`."""
         return f"{self.terms.queries or WITHOUT_PLAN:,} questions in other ways:"
 
     def __eq__(self, other: object) -> bool:
@@ -190,7 +191,7 @@ class Plan:
         parts = [self.sentence, _text(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)]
         if self.readings:
             parts += [
-                self._other_ways,
+                self.other_ways,
                 _text(READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)),
             ]
         return "\n\n".join(parts)
@@ -207,7 +208,7 @@ class Plan:
             names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
             shown += notebook.table(HEADINGS, [(*names, *counts, "stands")], left=_TEXTS)
         if self.alternatives and self.readings:
-            shown += f"<p>{self._other_ways}</p>" + notebook.table(
+            shown += f"<p>{self.other_ways}</p>" + notebook.table(
                 READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)
             )
         return shown

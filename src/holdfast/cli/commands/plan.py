@@ -83,5 +83,5 @@ def command(
     rows_shown = [plans.alternative_cells(each) for each in made.alternatives]
     table(plans.HEADINGS, rows_shown, right=range(2, len(plans.HEADINGS) - 1))
     if made.readings:
-        say(f"\n{plans.READINGS}\n")
+        say(f"\n{made.other_ways}\n")
         table(plans.READING_HEADINGS, [plans.reading_cells(each) for each in made.readings], right=range(2, 5))
