@@ -81,6 +81,8 @@ class Estimate:
     def decimals(self) -> int:
         """As many decimals as the interval deserves; below 0, that many of the last digits are zeros."""
         width, digits = self.high - self.low, 4
+        if width == 0 and self.low % 1 == 0:  # what is known exactly, such as the number of rows
+            return 0
         while digits > -FEWEST and width > 10.0 ** (2 - digits) * 5:
             digits -= 1
         return digits
@@ -146,7 +148,7 @@ class Record:
         """The record without the question."""
         if self.made_up:
             return "made up, nothing read or spent"
-        read = "asked before, free" if self.cached else f"{self.rows_read:,} rows read"
+        read = "asked before, free" if self.cached else write_rows(self.rows_read)
         return f"{self.guarantee}, {read}, no. {self.seq}"
 
 
@@ -443,12 +445,23 @@ def write_end(x: float, digits: int, *, up: bool) -> str:
 
     >>> write_end(0.123449, 4, up=False), write_end(0.123401, 4, up=True), write_end(0.25, 4, up=True)
     ('0.1234', '0.1235', '0.25')
+    >>> write_end(1_736.2, 3, up=True)
+    '1740'
     """
     text = f"{x:.{digits}g}"
-    if float(text) == x or (float(text) > x) == up:
-        return text
-    step = 10.0 ** (floor(log10(abs(x))) - digits + 1)
-    return f"{x + step if up else x - step:.{digits}g}"
+    if float(text) != x and (float(text) > x) != up:
+        step = 10.0 ** (floor(log10(abs(x))) - digits + 1)
+        text = f"{x + step if up else x - step:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(x) < LONG else text
+
+
+def write_rows(rows: int) -> str:
+    """Write how many rows were read.
+
+    >>> write_rows(1), write_rows(12_000)
+    ('1 row read', '12,000 rows read')
+    """
+    return f"{rows:,} row{'' if rows == 1 else 's'} read"
 
 
 def write_far(x: float, digits: int, *, up: bool) -> str:

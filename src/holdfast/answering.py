@@ -24,7 +24,7 @@ from holdfast.cancel import about_to_commit, drop
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
+from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Reach
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from
@@ -110,7 +110,7 @@ class Answering:
         draws = self._draws
         draws.join()
         if draws.dealt:
-            self._ledger.reach = lambda: Cost(*draws.reach)
+            self._ledger.reach = lambda: Reach(*draws.reach)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -190,10 +190,10 @@ class Answering:
 
     def _keyed(self, question: Question, key: str) -> Question:
         """Give a question that is new each time the identity of its idempotency key."""
-        if question.identity is not None:
-            return question
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
+        if question.identity is not None:
+            return question
         retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
         return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
 

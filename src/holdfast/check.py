@@ -65,7 +65,8 @@ def whole(minimum: int = 1, **named: Any) -> None:
         if type(value) is int and value >= minimum:
             continue
         if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-            raise _refuse(name, f"a whole number of at least {minimum}", value)
+            hint = f" Write {int(value):_}." if isinstance(value, float) and value.is_integer() else ""
+            raise _refuse(name, f"a whole number of at least {minimum}", value, hint)
 
 
 def probability(**named: Any) -> None:

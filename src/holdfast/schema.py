@@ -167,7 +167,7 @@ class Schema:
         near = get_close_matches(name, self.names, n=1) or get_close_matches(
             name.lower(), [known.lower() for known in self.names], n=1
         )
-        longer = next((known for known in self.names if known.lower().startswith(f"{name.lower()} ")), None)
+        longer = next((known for known in self.names if " " in known and name.lower() in known.lower().split()), None)
         if longer is not None:
             hint = f' Write a name that has a space in double quotes: "{longer}".'
         elif near:

@@ -121,6 +121,8 @@ class Session(Answering, Verbs):
         check_analyst(analyst)
         randomness = Randomness(seed)
         source = open_rows(data, complete=complete, unit=unit)
+        if len(source) < 2:
+            raise InvalidArgument(f"data must have at least 2 rows; {source.name} has 1.", name="data")
         schema = declare(source, bounds=bounds, categories=categories, labels=labels)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
         self._opened = source if isinstance(source, Kept) and source is not data else None

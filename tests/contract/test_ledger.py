@@ -41,7 +41,8 @@ from holdfast.ledger.watched import contains
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
 Open = Callable[..., Ledger]
-LASTING = ["file", "sqlite", "postgres"]
+POSTGRES = pytest.param("postgres", marks=pytest.mark.slow)  # a server is started for it
+LASTING = ["file", "sqlite", POSTGRES]
 
 
 def opener(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | Path | None, str, Open]:
@@ -656,7 +657,7 @@ def test_many_may_begin_the_same_ledger_at_once(lasting):
     assert first.count(True) == 1
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", POSTGRES])
 def test_a_database_keeps_many_datasets_apart(kind, request, tmp_path):
     opened = opener(kind, request, tmp_path)[2]
     names = [uuid.uuid4().hex, uuid.uuid4().hex]

@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ import pytest
 
 import holdfast as hf
 from holdfast.beside import witnesses_beside
-from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable, RowSourceError, UnknownName
+from holdfast.errors import (
+    InvalidArgument,
+    LedgerDamaged,
+    LedgerUnavailable,
+    RowSourceError,
+    ServiceUnavailable,
+    UnknownName,
+)
 from holdfast.ledger import content_of, open_ledger
 from holdfast.ledger.opening import audit, forget_all
 from holdfast.service.database import TokenDatabase
@@ -228,6 +236,16 @@ def test_a_damaged_file_is_moved_aside(path: Path, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("flights.parquet.ledger-damaged-*"))) == 1
 
 
+def test_data_in_place_of_their_ledger_are_refused_and_stay(path: Path, tmp_path: Path) -> None:
+    ask(hf.open(path), None, 1, **PLAN)
+    ledger, content = path.with_name("flights.parquet.ledger"), path.read_bytes()
+    hf.backup(ledger, tmp_path / "copy")
+    for wrong in (lambda: hf.backup(path, tmp_path / "other"), lambda: hf.restore(tmp_path / "copy", path)):
+        with pytest.raises(InvalidArgument, match=r"flights\.parquet is data\. Give their ledger: .*parquet\.ledger\."):
+            wrong()
+    assert path.read_bytes() == content
+
+
 def test_a_backup_of_other_data_is_refused(path: Path, tmp_path: Path) -> None:
     begun(tmp_path / "other.ledger").close()
     with pytest.raises(RowSourceError, match="belongs to other data"):
@@ -321,6 +339,28 @@ def test_a_witness_that_was_not_asked_accepts_a_restore_that_counted_what_it_saw
     with hf.Session(rows) as session:
         session.ledger.watch(DatabaseWitness(TokenDatabase(url), content_of(rows.fingerprint)))
         session.mean("b")
+
+
+def test_a_server_database_that_was_busy_is_told_at_the_end(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = hf.open(path)
+    witness = DatabaseWitness(TokenDatabase(f"sqlite:///{tmp_path}/tokens.db"), content_of(rows.fingerprint))
+    tried, put = threading.Event(), witness._put
+
+    def busy(*_: object, **__: object) -> None:
+        monkeypatch.setattr(witness, "_put", put)
+        tried.set()
+        raise ServiceUnavailable("busy")
+
+    with hf.Session(rows, **PLAN) as session:
+        session.mean("b")
+        monkeypatch.setattr(witness, "_put", busy)
+        session.ledger.watch(witness)
+        assert tried.wait(30)
+    newest = witness.newest()
+    assert newest is not None
+    assert newest.tip.seq == 1
 
 
 # -- the command line -----------------------------------------------------------------------------------------------

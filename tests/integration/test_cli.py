@@ -168,7 +168,7 @@ def test_history_is_newest_last_and_limited(fresh):
     read = document(fresh, "history", "flights.parquet", "--limit", 2)
     assert [each["seq"] for each in read["answers"]] == [2, 3]
     assert {each["analyst"] for each in read["answers"]} == {"ada"}
-    assert "the newest 2 of 3 answers" in succeed(fresh, "history", "flights.parquet", "--limit", 2)
+    assert "the newest 2 of 3 entries" in succeed(fresh, "history", "flights.parquet", "--limit", 2)
 
 
 def test_open_declares_types_and_complete_columns_once_for_all_commands(tmp_path):

@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 import holdfast
+from holdfast.service.mcp import Tools
 from serving import Running, settings, table, wait_until
 
 COMMAND = ["-c", "from holdfast.cli import main; main()", "mcp"]
@@ -184,3 +185,19 @@ def test_a_server_is_not_asked_without_a_token(token: str) -> None:
     )
     assert run.returncode == 2
     assert "token" in run.stderr
+
+
+@pytest.mark.parametrize("name", ["dataset", "idempotency_key"])
+@pytest.mark.parametrize("given", [5, ["a"], {}])
+def test_what_is_no_text_is_refused_in_words(name: str, given: object) -> None:
+    with holdfast.Session({"b": [True, False] * 500}, queries=10, seed=1) as session:
+        for tool in ("ask",) if name == "idempotency_key" else ("ask", "price", "budget", "sql"):
+            arguments = (
+                {"sql": "SELECT AVG(b) FROM data"} if tool == "sql" else {} if tool == "budget" else {"query": "b"}
+            )
+            refused = anyio.run(Tools({"data": session}).call, tool, arguments | {name: given}).structured_content
+            assert refused["kind"] == "invalid_argument"
+            assert refused["error"].startswith(name)
+        with pytest.raises(holdfast.InvalidArgument, match="idempotency_key must be text"):
+            session.ask("b", idempotency_key=5)
+        assert not session.ledger.begun

@@ -60,10 +60,11 @@ def test_writes_meanwhile_are_not_seen(url: str) -> None:
     scan.close()
 
 
-def test_a_deck_from_postgres(url: str, tmp_path: Path) -> None:
-    made = deal(at(url, table="events"), tmp_path / "events.deck", cards=500)
+@pytest.mark.parametrize("checks", [None, 0.1])
+def test_a_deck_from_postgres(url: str, tmp_path: Path, checks: float | None) -> None:
+    made = deal(at(url, table="events"), tmp_path / "events.deck", cards=500, checks=checks)
     assert isinstance(made, Deck)
-    assert (len(made), made.cards.stop) == (2_000, 500)
+    assert (len(made), made.cards.stop, made.kept_count) == (2_000, 500, 200 if checks else 0)
 
 
 def test_what_cannot_be_read(url: str, tmp_path: Path) -> None:

@@ -335,7 +335,8 @@ def test_forms_ask_like_the_api(server: Running) -> None:
         assert "The price appears here" in send("price", kind="quantile", query="distance").text
         # The file does not say that no delay is missing, so each of the three steps is about a group.
         price = send("price", kind="quantile", query="dep_delay", q="0.5", steps="3").text
-        assert "6 answers of the budget." in price and "Less, if dep_delay is declared complete" in price
+        assert "6 answers of the budget." in price
+        assert "Less, if dep_delay is declared complete" in price
 
 
 def test_the_form_of_a_kind_keeps_what_was_entered(server: Running) -> None:

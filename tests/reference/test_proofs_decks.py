@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from math import factorial
+from math import comb, factorial
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,13 @@ from scipy.stats import chi2, norm
 
 import sequences
 from holdfast.rows import cards as cards_
+from holdfast.rows import kept as kept_
 from holdfast.rows import sorting
 from holdfast.rows.cards import PLACE, Chance, Dealer
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.engines import ENGINES, Engine, Task
+from holdfast.rows.kept import Division
 from holdfast.rows.memory import memory_rows
 from sequences import unlikeliness
 from toy_scan import Parts
@@ -106,12 +108,6 @@ def two_partitions(number: int) -> list[int]:
     return ordered(dealt(f"deck {number}", "0", TABLE[:2]), dealt(f"deck {number}", "1", TABLE[2:]))
 
 
-def a_retry(number: int) -> list[int]:
-    """The first attempt of a partition was lost; the second one counts."""
-    dealt(f"deck {number}", "1", TABLE[2:])
-    return two_partitions(number)
-
-
 def one_key_for_two_partitions(number: int) -> list[int]:
     deck = f"deck {number}"
     return ordered(dealt(deck, "0", TABLE[:1]), dealt(deck, "0", TABLE[1:2]), dealt(deck, "0", TABLE[2:]))
@@ -150,9 +146,15 @@ def statistic(deal: Deal) -> float:
 LIMIT = float(chi2.isf(FALSE_ALARM, 3**CARDS - 1))
 
 
-@pytest.mark.parametrize("right", [one_partition, in_ranges, two_partitions, a_retry])
+@pytest.mark.parametrize("right", [one_partition, in_ranges, two_partitions])
 def test_every_sequence_of_cards_is_as_likely(right: Deal) -> None:
     assert statistic(right) < LIMIT
+
+
+def test_a_retry_deals_the_same_cards() -> None:
+    """So it does not matter which attempt at a partition counts."""
+    for number in range(50):
+        assert dealt(f"deck {number}", "1", TABLE).equals(dealt(f"deck {number}", "1", TABLE))
 
 
 @pytest.mark.parametrize(
@@ -287,3 +289,88 @@ def test_ten_million_cards(tmp_path: Path) -> None:
     distinct = np.count_nonzero(np.bincount(drawn, minlength=n))
     mean, variance = n * (1 - (1 - 1 / n) ** n), n * np.exp(-1) * (1 - 2 * np.exp(-1))
     assert abs(distinct - mean) < Z * np.sqrt(variance)
+
+
+# -- rows that are kept for checks ----------------------------------------------------------------------------------
+
+PIECES = ((0, 1), (2, 3), (4,))  # of five rows, two of which are kept
+SETS = list(itertools.combinations(range(5), 2))
+
+
+def law_of_kept(numbers: Callable[[int, int, int], dict[int, Fraction]]) -> dict[tuple[int, ...], Fraction]:
+    """The exact law of the set, if each piece keeps so many, by chance, of those that are left, and any as likely."""
+    found: dict[tuple[int, ...], Fraction] = Counter()  # type: ignore[assignment]
+
+    def go_on(pieces: tuple[tuple[int, ...], ...], chosen: tuple[int, ...], share: Fraction) -> None:
+        if not pieces:
+            found[chosen] += share
+            return
+        piece, *rest = pieces
+        for number, chance in numbers(2 - len(chosen), sum(map(len, pieces)), len(piece)).items():
+            for some in itertools.combinations(piece, number):
+                go_on(tuple(rest), chosen + some, share * chance / comb(len(piece), number))
+
+    go_on(PIECES, (), Fraction(1))
+    return found
+
+
+def hypergeometric(kept: int, left: int, size: int) -> dict[int, Fraction]:
+    return {
+        number: Fraction(comb(kept, number) * comb(left - kept, size - number), comb(left, size))
+        for number in range(min(kept, size) + 1)
+        if size - number <= left - kept
+    }
+
+
+def test_a_hypergeometric_number_of_every_piece_keeps_every_set_alike() -> None:
+    found = law_of_kept(hypergeometric)
+    assert set(found) == set(SETS)
+    assert set(found.values()) == {Fraction(1, 10)}
+
+
+def test_the_same_share_of_every_piece_does_not() -> None:
+    found = law_of_kept(lambda kept, left, size: {min(kept, -(-size * 2 // 5)): Fraction(1)})
+    assert len(found) < 10
+
+
+def kept_by(number: int) -> tuple[int, ...]:
+    masks = list(Division(number.to_bytes(16, "little"), 5, 2).masks())
+    assert [mask.size for mask in masks] == [2, 2, 1]
+    return tuple(np.flatnonzero(np.concatenate(masks)).tolist())
+
+
+def of_the_whole_table(number: int) -> tuple[int, ...]:
+    """A wrong way: how many a piece keeps does not depend on how many were kept before."""
+    rng = np.random.default_rng(number)
+    while True:
+        found = [i for piece in PIECES for i in rng.permutation(piece)[: rng.binomial(1, 2 / 5) * len(piece)]]
+        if len(found) == 2:
+            return tuple(sorted(map(int, found)))
+
+
+def unlike(kept: Callable[[int], tuple[int, ...]], times: int = 4_000) -> float:
+    counts = Counter(kept(number) for number in range(times))
+    assert set(counts) <= set(SETS)
+    return float(chi2.sf(sum((counts[each] - times / 10) ** 2 * 10 / times for each in SETS), 9))
+
+
+def test_every_set_of_rows_is_kept_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_, "_PIECE", 2)
+    assert unlike(kept_by) > FALSE_ALARM
+    assert unlike(of_the_whole_table) < FALSE_ALARM
+
+
+def test_cards_beside_kept_rows_are_uniform_on_the_others(tmp_path: Path) -> None:
+    """Given what is kept, every pair of cards from the three other rows is as likely."""
+    path, pairs = tmp_path / "t.parquet", 30_000
+    pl.DataFrame({"row": np.arange(5)}).write_parquet(path)
+    deck = deal(path, tmp_path / "t.deck", cards=2 * pairs, checks=0.4)
+    assert isinstance(deck, Deck)
+    assert deck.kept is not None
+    kept = deck.kept.frame(np.arange(2))["row"].to_list()
+    cards = deck._deals[0].frame(np.arange(2 * pairs))["row"].to_numpy()
+    assert not np.isin(cards, kept).any()
+    counts = np.bincount(cards[::2] * 5 + cards[1::2], minlength=25)
+    counts = counts[counts > 0]
+    assert counts.size == 9
+    assert chi2.sf(((counts - pairs / 9) ** 2).sum() * 9 / pairs, 8) > FALSE_ALARM

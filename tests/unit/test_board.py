@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from examples import examples
 from holdfast.guarantees.ladder import ABOUT
 from holdfast.ledger import FileWitness, content_of
 from holdfast.ledger.opening import forget_all
@@ -161,7 +162,7 @@ def test_whatever_is_sent_is_read_or_refused() -> None:
     rng, form = random.Random(1), KINDS["submit"].subject.form
     boards = [small(), hf.Board({"id": [1, 2, 3]}, metric="score", within=(0, 5))]
     tables: list[Any] = list(ODD)
-    for _ in range(300):
+    for _ in range(examples(300)):
         rows = rng.choice([0, 1, 3, 3, 8])
         names = rng.sample(["id", "prediction", "label", "", "x"], rng.randint(0, 3))
         columns: dict[str, Any] = {name: [rng.choice([*ODD, *IDS]) for _ in range(rows)] for name in names}

@@ -35,7 +35,7 @@ def test_numbers_of_every_make_pass(value):
         (check.positive, [1e-300, 5], [0, -1, -0.0], "positive"),
         (check.probability, [1e-300, 1 - 1e-16], [0, 1, -0.1, 1.1], "strictly between 0 and 1"),
         (check.share, [0, 1, 0.5], [-1e-300, 1 + 1e-15], "between 0 and 1"),
-        (check.whole, [1, np.int64(7), 10**30], [0, -3, 2.0, 1e4, True, "3", None], "a whole number of at least 1"),
+        (check.whole, [1, np.int64(7), 10**30], [0, -3, 2.5, True, "3", None], "a whole number of at least 1"),
     ],
 )
 def test_each_rule_has_its_boundary(rule, good, bad, says):
@@ -57,6 +57,8 @@ def test_whole_takes_a_minimum():
     check.whole(0, seed=0)
     with pytest.raises(InvalidArgument, match=r"^n must be a whole number of at least 2; got 1\.$"):
         check.whole(2, n=1)
+    with pytest.raises(InvalidArgument, match=r"got 1000000\.0\. Write 1_000_000\.$"):
+        check.whole(rows=1e6)
 
 
 def test_the_first_wrong_argument_is_named():

@@ -17,7 +17,7 @@ import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
 from holdfast.cli.messages import spell
-from holdfast.rows.scans.files import MissingAsText
+from holdfast.rows.scans.files import NumbersAsText
 
 ROWS = pl.DataFrame({"x": range(1_000)})
 
@@ -102,7 +102,7 @@ def test_the_whole_way_of_a_refusal_is_there_for_those_who_want_it(
 def test_numbers_that_are_texts_because_of_a_word_for_missing_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "delays.csv"
     path.write_text("delay,gate,code\n3.5,NA,x1\nNA,4,NA\n7,NA,x2\n")
-    with pytest.warns(MissingAsText) as caught:
+    with pytest.warns(NumbersAsText) as caught:
         hf.open(path)
     (warning,) = caught
     assert warning.filename == __file__
@@ -113,6 +113,35 @@ def test_numbers_that_are_texts_because_of_a_word_for_missing_are_pointed_out(tm
     assert spell(str(warning.message), {}).endswith("say so: holdfast open --null-values NA.")
     opened = hf.open(path, null_values=["NA"])
     assert [str(column.type) for column in opened.schema] == ["number", "integer", "text"]
+
+
+def test_decimal_commas_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_text("sales;size;code\n3,5;NA;1,2,3\n7;4,25;1\n")
+    with pytest.warns(NumbersAsText) as caught:
+        hf.open(path, separator=";")
+    assert [spell(str(each.message), {}) for each in caught] == [
+        f"{path}: because of their commas, numbers are read as text in 'sales', 'size'. If they are decimal commas, say"
+        " so: holdfast open --decimal ','.",
+        f"{path}: because of 'NA', numbers are read as text in 'size'. If values are missing there, say so: holdfast"
+        " open --null-values NA.",
+    ]
+    opened = hf.open(path, separator=";", decimal=",", null_values=["NA"])
+    assert [str(column.type) for column in opened.schema] == ["number", "number", "text"]
+    with pytest.raises(hf.InvalidArgument, match="decimal must not be what separates the values"):
+        hf.open(path, decimal=",")
+
+
+def test_what_is_noted_when_opening_is_said_before_a_refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "delays.csv"
+    path.write_text("delay\n3.5\nNA\n")
+    with pytest.raises(SystemExit):
+        main(["ask", str(path), "delay > 3"])
+    noted, *_, refused = capsys.readouterr().err.splitlines()
+    assert noted.endswith("holdfast open --null-values NA.")
+    assert refused == "'delay' is text; > 3 compares numbers."
 
 
 @pytest.mark.parametrize("texts", ["a\nb\nNA\n", "NA\nNA\n", "1\n2\n", "1\n2\nNA?\n"])
@@ -211,6 +240,7 @@ for name in ("plan", "connect", "Session", "Board", "open", "deal"):
 """
 
 
+@pytest.mark.slow
 def test_windows_is_told_what_works_and_what_does_not() -> None:
     done = subprocess.run([sys.executable, "-c", ON_WINDOWS], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -262,3 +292,8 @@ def test_two_ranges_in_one_option_say_where_the_second_goes(session: hf.Session)
 def test_a_ratio_is_part_of_a_difference(session: hf.Session) -> None:
     with pytest.raises(AttributeError, match="Did you mean: 'difference'"):
         _ = session.ratio
+
+
+def test_a_table_of_one_row_is_refused_as_such(tmp_path: Path) -> None:
+    with pytest.raises(hf.InvalidArgument, match=r"^data must have at least 2 rows; data has 1\.$"):
+        hf.Session({"x": [1.0]})

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast as hf
 
-ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "d": list(range(1_000))}
+ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "when": [0.5] * 1_000, "d": list(range(1_000))}
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,8 @@ ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "d": list(range(
     [
         ('carrier = "UA"', "write it in single quotes: 'UA'", "carrier = 'UA'"),
         ("my col > 0.2", 'double quotes: "my col"', '"my col" > 0.2'),
+        ("when > 0.2", 'double quotes: "when"', '"when" > 0.2'),
+        ("d col > 0.2", 'double quotes: "my col"', '"my col" > 0.2'),
         ("d > 5 && d < 9", "write AND", "d > 5 AND d < 9"),
         ("d > 5 & d < 9", "write AND", "d > 5 AND d < 9"),
         ("carrier IN ['UA', 'AA']", "carrier IN ('UA', 'AA')", "carrier IN ('UA', 'AA')"),
@@ -26,6 +28,7 @@ ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "d": list(range(
         ("strftime(t, '%Y') = '2013'", "DATE_TRUNC('month', x)", "DATE_TRUNC('month', t) > DATE '2013-01-31'"),
         ("DATE(t) > 3", "write a date as DATE '2013-01-31'", "t > DATE '2013-01-31'"),
         (" * ".join(["d"] * 120) + " > 4", "a product of many factors is", " + ".join(["d"] * 120) + " > 4"),
+        ("d => 3", "write >=", "d >= 3"),
         ("carrier.startswith('U')", "write STARTS_WITH(carrier, ...)", "STARTS_WITH(carrier, 'U')"),
     ],
 )
@@ -42,6 +45,7 @@ def test_a_hint_is_given_and_works(query: str, hint: str, better: str) -> None:
     ("content", "hint", "options"),
     [
         (b"x;y\n1;2\n", "separator=';'", {"separator": ";"}),
+        (b"x;y\n1,5;2,5\n", "separator=';'", {"separator": ";", "decimal": ","}),
         (b"name,x\nM\xfcller,1\nMaier,2\n", "line 2: its text is not utf-8", {"encoding": "latin-1"}),
     ],
 )

@@ -143,6 +143,7 @@ def test_a_busy_file_is_named_after_the_wait(tmp_path, monkeypatch):
         assert commit(ledger, "k1").seq == 1
 
 
+@pytest.mark.slow
 def test_postgres_syncs_before_a_commit_returns(postgres_url):
     from sqlalchemy import make_url
 

@@ -19,13 +19,13 @@ from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
 from holdfast.ledger.drawn import Drawn
-from holdfast.ledger.entry import Place
+from holdfast.ledger.entry import APART, Place, Reach
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import APART, Held, Stock
+from holdfast.ledger.places import Held, Stock
 from holdfast.session import Session
 
 ONE = Cost(10, 1)
-FAR = Cost(10**9, 10**9)
+FAR = Reach(10**9, 10**9)
 TERMS = {"caps": {"charge": NO_CAP, "intervals": NO_CAP}}
 
 
@@ -89,7 +89,7 @@ def test_two_accounts_in_one_ledger_do_not_count_each_others_shares(
     A place for coins that was cut from one that a check had taken ahead had the number, and counted the draws, of a
     place that another process was given after that check.
     """
-    turns, numbers, drawn = random.Random(seed), set(), 0
+    turns, numbers, cards, drawn = random.Random(seed), set[int](), set[int](), 0
     guess, checked, shown = Cost(COINS, STATEMENTS), Cost(0, STATEMENTS), list(two)
     assert guess.intervals >= APART
     for turn in range(300):
@@ -105,9 +105,22 @@ def test_two_accounts_in_one_ledger_do_not_count_each_others_shares(
         place = ask(shown[who], cost)
         own = {(place.intervals + each) % STATEMENTS for each in range(cost.intervals)}
         drawn += cost.charge
+        mine = {place.charge % COINS + each for each in range(cost.charge)}  # the cards that it would have of a deck
         assert not own & numbers
+        assert not mine & cards
         assert place.reached % COINS >= drawn
         numbers |= own
+        cards |= mine
+
+
+def test_a_check_moves_nothing_out_of_reach() -> None:
+    """What it takes lies above the account of coins, whenever it began."""
+    reach = Reach(500, NO_CAP, COINS)
+    for checks in range(3):
+        assert Place(1, checks * COINS + 400, checks * STATEMENTS).within(reach, Cost(100, 1))
+        assert not Place(1, checks * COINS + 400, checks * STATEMENTS).within(reach, Cost(101, 1))
+        assert Place(1, checks * COINS + 500, checks * STATEMENTS).within(reach, Cost(COINS, STATEMENTS))
+    assert not Place(1, COINS + 400, 0).within(Reach(500, NO_CAP), Cost(100, 1))  # where there is one account
 
 
 def test_what_is_given_back_is_not_counted_twice_nor_forgotten(tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_an_old_copy_is_noticed_while_the_ledger_is_open(path: Path, tmp_path: P
 # -- databases ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/many.db"

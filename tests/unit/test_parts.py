@@ -52,6 +52,7 @@ def test_the_split_does_not_depend_on_the_content() -> None:
     assert one["id"].equals(other["id"])
 
 
+@pytest.mark.slow
 def test_every_row_is_shown_equally_often() -> None:
     """400 splits of 20 rows in half. By Hoeffding one of them is shown outside 140..260 times by chance 6e-7."""
     shown = np.zeros(20)

@@ -359,6 +359,7 @@ print(answer.cached, answer.value, answer.low, answer.high, answer.receipt)
 """
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_ledger_beside_the_data_and_the_answer_in_it(tmp_path: Path) -> None:
     path = tmp_path / "flights.parquet"
     pl.DataFrame(table(5_000)).write_parquet(path)

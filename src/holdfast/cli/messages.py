@@ -4,9 +4,10 @@ import ast
 import re
 import shlex
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from holdfast.cli.output import note
 from holdfast.errors import HoldfastError
 
 
@@ -18,9 +19,16 @@ def noting_warnings() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         try:
             yield sentences
-        finally:
-            ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
-            sentences.extend(spell(text, {}) for text in dict.fromkeys(ours))
+        except HoldfastError:
+            for sentence in _worded(caught):  # what went wrong may follow from them
+                note(sentence)
+            raise
+        sentences.extend(_worded(caught))
+
+
+def _worded(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+    ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
+    return [spell(text, {}) for text in dict.fromkeys(ours)]
 
 
 @contextmanager
@@ -52,12 +60,13 @@ _ARGUMENTS = {
     "into it with next=True": "into it with --next",
     "leave next out": "leave --next out",
     "with id=, target= and unit=": "with --id, --target and --unit",
+    "Ask with the kind check": "Ask with --kind check",
     "with checks=0.2": "with --checks 0.2",
     "holdfast.hold_back(data)": "holdfast hold-back DATA",
 }
 
 
-_TOML = {"bounds": "[low, high]", "categories": '["A", "B"]'}
+_TOML = {"bounds": "[low, high]", "categories": '["A", "B"] or [1, 2]'}
 
 
 def _in_toml(declaration: re.Match[str]) -> str:
@@ -86,7 +95,9 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
-    message = re.sub(r"\bseparator=('.')", r"holdfast open --separator \1", message)
+    message = re.sub(r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2", message)
+    message = re.sub(r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1", message)
+    message = message.replace("say so when opening: holdfast", "say so: holdfast")
     message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)
     message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
@@ -96,7 +107,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
         return message
     name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"
     subject = rf"^{name}(?=(?:\[\d+\])? (?:must|is|are)\b)"
-    advice = r"\b(?:(?:Give|[Ll]eave|needs either)\b[^.:]*|Use \w+)"
+    advice = r"\b(?:(?:Give|[Ll]eave|needs either)\b[^.:]*|Use \w+|left out beside \w+)"
 
     def in_clause(clause: re.Match[str]) -> str:
         return re.sub(name, lambda found: flags[found[0]], clause[0])

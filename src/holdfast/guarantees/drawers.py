@@ -41,6 +41,11 @@ class DrawerTerms(ExchangeTerms):
         """Those of both drawers."""
         return self.rows + self.kept
 
+    @property
+    def account(self) -> int:
+        """That of coins."""
+        return COINS
+
     def answers_left(self, charge: int, intervals: int) -> int:
         """Of the plan for coins."""
         return super().answers_left(charge % COINS, intervals % STATEMENTS)

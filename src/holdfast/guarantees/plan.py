@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def other_ways(self) -> str:
-        """What stands above the table of `readings`."""
+        """What `readings` compares."""
         return f"{self.terms.queries or WITHOUT_PLAN:,} questions in other ways:"
 
     def __eq__(self, other: object) -> bool:

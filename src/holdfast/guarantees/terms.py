@@ -97,6 +97,11 @@ class Terms:
         """Rows of the dataset, those included that only check guesses."""
         return self.rows
 
+    @property
+    def account(self) -> int:
+        """A charge stands for draws from `rows` modulo this; what is above it is of another account."""
+        return 2 * NO_CAP
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""

@@ -22,7 +22,7 @@ backup.py        copy a ledger, and put a copy back
 """
 
 from holdfast.ledger.drawn import Drawn, check_analyst
-from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
+from holdfast.ledger.entry import Cost, Entry, Head, Place, Reach, Spent
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
 from holdfast.ledger.receipt import Receipt, check_receipt
@@ -39,6 +39,7 @@ __all__ = [
     "Ledger",
     "Place",
     "ProcessWitness",
+    "Reach",
     "Receipt",
     "Seen",
     "SharedBudget",

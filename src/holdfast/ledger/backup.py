@@ -19,7 +19,7 @@ from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
 from holdfast.ledger.entry import Cost, Head
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.opening import address_of, store_at
+from holdfast.ledger.opening import address_of, file_beside, store_at
 from holdfast.ledger.reading import READ_CHUNK, verify_store
 from holdfast.ledger.store import Row, Store, Tip
 from holdfast.ledger.watched import LOST, contains
@@ -169,7 +169,17 @@ def restore(
 # -- what is there --------------------------------------------------------------------------------------------------
 
 
+def _refuse_data(location: str | Path) -> None:
+    """Refuse data in place of their ledger: a restore would take them for a damaged one, and move them aside."""
+    from holdfast.rows.scans.files import FORMATS
+
+    path = Path(location)
+    if "://" not in str(location) and (path.is_dir() or path.suffix.lower() in FORMATS):
+        raise InvalidArgument(f"{location} is data. Give their ledger: {file_beside(path)}.", name="location")
+
+
 def _existing(location: str | Path, dataset: str | None) -> Store:
+    _refuse_data(location)
     store = store_at(location, dataset or "data")
     try:
         if store.tip() is None:
@@ -211,6 +221,7 @@ def _require_older(path: Path, source: Store, tip: Tip) -> None:
 
 def _target(location: str | Path, dataset: str) -> tuple[Database, Tip | None]:
     """Return where the ledger belongs, and where it ends there; a damaged file is moved aside, to be looked at."""
+    _refuse_data(location)
     target = store_at(location, dataset)
     assert isinstance(target, Database)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.errors import InvalidArgument
 
 LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
+APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,16 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach(Cost):
+    """How far the shares of questions may lie: for those beyond, there are no rows yet.
+
+    `account`: the charge is counted modulo this; what is above it is of another account, which reads other rows.
+    """
+
+    account: int = 2 * LARGEST
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """What the ledger gives a question before any row is drawn for it: taken for good, whatever becomes of it.
 
@@ -47,9 +58,12 @@ class Place:
     reached: int = field(default=0, compare=False)
     process: int = field(default_factory=os.getpid, compare=False, repr=False)
 
-    def within(self, reach: Cost, cost: Cost) -> bool:
-        """Whether the share of a question of this cost ends no further than `reach`."""
-        return self.charge + cost.charge <= reach.charge and self.intervals + cost.intervals <= reach.intervals
+    def within(self, reach: Reach, cost: Cost) -> bool:
+        """Whether the share of a question of this cost ends no further than `reach`; one of another account does."""
+        if cost.intervals >= APART:
+            return True
+        end = self.charge % reach.account + cost.charge
+        return end <= reach.charge and self.intervals + cost.intervals <= reach.intervals
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, answered
-from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
+from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Reach, Spent
 from holdfast.ledger.genesis import Opened, derive_key
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
@@ -31,7 +31,7 @@ from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 
 SECRET_BYTES = 32
-EVERYWHERE = Cost(LARGEST, LARGEST)
+EVERYWHERE = Reach(LARGEST, LARGEST)
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
@@ -52,9 +52,10 @@ class Ledger:
         self._tree = tree.Tree()
         self._secret, self._first = b"", ""
         self._held, self.in_flight = Held(), InFlight()
+        self._waits = store.patience > 0  # else it is in memory, and taking places ahead saves nothing
         # How far the shares of questions may lie: for those beyond, there are no rows yet. They are refused, free of
         # charge, by those who cannot answer them.
-        self.reach: Callable[[], Cost] = lambda: EVERYWHERE
+        self.reach: Callable[[], Reach] = lambda: EVERYWHERE
         _open.add(self)
         self._look()
 
@@ -227,6 +228,8 @@ class Ledger:
         Raises BudgetExhausted, and takes nothing, if it is more than what is left.
         """
         self._refuse_unbegun()
+        if not self._waits:
+            return self._reserve([cost], None)[0]
         place = self._held.take(cost, self.reach())
         if place is None:
             return self._reserve([cost], self._held.demand(cost))[0]
@@ -314,7 +317,8 @@ class Ledger:
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
         self._refuse_unbegun()
-        demand, reach = self._held.demand(*(one.cost for one in answers)), self.reach()
+        demand = self._held.demand(*(one.cost for one in answers)) if self._waits else None
+        reach = EVERYWHERE if demand is None else self.reach()
         process = self._held.process
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING

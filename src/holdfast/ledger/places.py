@@ -22,7 +22,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger.entry import LARGEST, Cost, Place
+from holdfast.ledger.entry import APART, LARGEST, Cost, Place, Reach
 from holdfast.ledger.forks import OfOneProcess
 from holdfast.ledger.store import Tip
 
@@ -34,7 +34,6 @@ SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
 FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
 REMEMBERED = 16  # more than a signal handler or a destructor can add while its thread is between two steps
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
-APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
 
 _INSTEAD = "Ask for less, or repeat an earlier question for free."
 _NO_CHARGE = (
@@ -113,10 +112,11 @@ class PlacesAhead(NamedTuple):
     there: int
 
 
-def take_ahead(tip: Tip, caps: Cost, reach: Cost, demand: PlacesAhead) -> tuple[Stock, Tip]:
+def take_ahead(tip: Tip, caps: Cost, reach: Reach, demand: PlacesAhead) -> tuple[Stock, Tip]:
     """Take answers ahead; near the end of the budget, or of what there are rows for, none."""
     needs, answers = _needs(demand.cost), demand.answers
-    caps_and_reach = ((caps.charge, reach.charge), (caps.intervals, reach.intervals))
+    ends = reach.charge + tip.taken_charge // reach.account * reach.account, reach.intervals
+    caps_and_reach = zip((caps.charge, caps.intervals), ends, strict=True)
     for (cap, end), taken, need in zip(caps_and_reach, tip.taken, needs, strict=False):
         if need:
             most = (min(cap, end) - taken) // SHARE_AHEAD
@@ -126,9 +126,9 @@ def take_ahead(tip: Tip, caps: Cost, reach: Cost, demand: PlacesAhead) -> tuple[
     answers -= demand.there
     if answers <= 0:
         return NOTHING, tip
-    ends = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
-    new = [(range(start, end),) if start < end else () for start, end in zip(tip.taken, ends, strict=True)]
-    return Stock(*new), tip.taking(*ends)
+    after = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
+    new = [(range(start, end),) if start < end else () for start, end in zip(tip.taken, after, strict=True)]
+    return Stock(*new), tip.taking(*after)
 
 
 def give_back(stock: Stock, tip: Tip) -> Tip:
@@ -142,7 +142,7 @@ def give_back(stock: Stock, tip: Tip) -> Tip:
 
 
 def refusal(
-    costs: Sequence[Cost], places: Sequence[Place], tip: Tip, caps: Cost, reach: Cost
+    costs: Sequence[Cost], places: Sequence[Place], tip: Tip, caps: Cost, reach: Reach
 ) -> BudgetExhausted | None:
     """Return why questions of these costs cannot have these places and leave the ledger at this tip; None if they can.
 
@@ -221,7 +221,7 @@ class Held(OfOneProcess):
         self._taken = -1  # where the charge taken by all ended when this process last took some
         self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
 
-    def take(self, cost: Cost, reach: Cost) -> Place | None:
+    def take(self, cost: Cost, reach: Reach) -> Place | None:
         """Return a place from the stock that ends within `reach`; None if it does not fit."""
         # Of one process, whatever a signal handler forks meanwhile: what a child goes on with stays its parent's.
         process, stocks = self.process, self._stocks

@@ -60,7 +60,7 @@ OPTIONS_OTHERWISE_CALLED = {
     **dict.fromkeys(("bounds", "limits", "range"), "within"),
     **dict.fromkeys(("group", "group_by", "groupby"), "by"),
     **dict.fromkeys(("n", "n_rows", "sample_size"), "rows_per_query"),
-    **{"values": "categories", "edges": "bins", "quantile": "q", "level": "q", "k": "most"},
+    **{"question": "query", "values": "categories", "edges": "bins", "quantile": "q", "level": "q", "k": "most"},
 }
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 

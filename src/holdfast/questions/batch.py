@@ -148,7 +148,8 @@ def read_list(path: str | Path) -> list[Any]:
         raise InvalidArgument(f"{path} cannot be read: {reason}.", name="questions") from None
     found = _json(text, file) if file.suffix.lower() == ".json" else _yaml(text, file)
     if not isinstance(found, list):
-        raise InvalidArgument(f"{path} must be a list of questions; got {type(found).__name__}.", name="questions")
+        got = "nothing" if found is None else repr(found)
+        raise InvalidArgument(f"{path} must be a list of questions; got {got:.60}.", name="questions")
     return found
 
 

@@ -32,6 +32,7 @@ from holdfast.questions.question import Context, Drawing, Question, Result, iden
 from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
 
 COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not
+EXAMPLE_CUTS = (1 / 8, 1 / 4, 1 / 2)  # of the range: half as wide for delays, distances and wages, 8 % wider for coins
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
 
 
@@ -46,7 +47,11 @@ def mean(
     largest_weight: LargestWeight = None,
     by: By = None,
     groups: Annotated[
-        Groups | None, About(GroupsForm(), "The groups to answer for: values of `by`; left out, declared ones.")
+        Groups | None,
+        About(
+            GroupsForm(),
+            "The groups: values of `by` (of two, A, X; B, Y); left out, declared ones.",
+        ),
     ] = None,
     slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_query: RowsPerQuery = None,
@@ -119,7 +124,15 @@ def mean(
         (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return context.question(MEAN.name, built, draws, run, context.margin(built, draws), requested=margin)
+    def hint() -> str | None:
+        sliceable = built is plain and isinstance(plain, Mean) and context.guarantee.covers_slices
+        if not sliceable or margin is not None or mechanism is not None or draws < LEAST:
+            return None
+        low, high = plain.bounds
+        cuts = ", ".join(f"{low + (high - low) * part:.3g}" for part in EXAMPLE_CUTS)
+        return f"narrower for as much, where most values lie in a part of the range: give slices, such as {cuts}"
+
+    return context.question(MEAN.name, built, draws, run, context.margin(built, draws), requested=margin, hint=hint)
 
 
 def _leave_out(beside: str, **options: object) -> None:

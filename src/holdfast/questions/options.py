@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from inspect import Parameter, signature
 from typing import Annotated, Any, get_type_hints
 
@@ -86,10 +87,11 @@ class Whole(Form):
     example: str = "1000"
 
     def parse(self, name: str, text: str) -> int:
-        """Thousands may be grouped: 10,000 or 10_000."""
+        """Thousands may be grouped: 10,000 or 10_000; or 1e6."""
+        digits = text.replace(",", "").replace("_", "")
         try:
-            return int(text.replace(",", "").replace("_", ""))
-        except ValueError:
+            return int(Decimal(digits)) if Decimal(digits) % 1 == 0 else int(digits)
+        except (ArithmeticError, ValueError):
             raise InvalidArgument(f"{name} must be a whole number; got {text!r}.", name=name) from None
 
 
@@ -160,8 +162,11 @@ class Expressions(Text):
     """One expression about one row, or a list of them."""
 
     def parse(self, name: str, text: str) -> Any:
-        """A JSON list, or one expression."""
-        return _json_list(name, text, "a JSON list of texts") if text.lstrip().startswith("[") else text
+        """A JSON list, one expression, or several with commas between them."""
+        if text.lstrip().startswith("["):
+            return _json_list(name, text, "a JSON list of texts")
+        several = _between_commas(text)
+        return several if len(several) > 1 else text
 
     def to_json(self, name: str, value: Any) -> Any:
         """Only text travels."""
@@ -175,7 +180,9 @@ class GroupsForm(Categories):
     """Several values of one expression, or of several: lists of values, or an object with a list for each."""
 
     def parse(self, name: str, text: str) -> Any:
-        """A JSON list or object, or words with commas between them."""
+        """A JSON list or object, or words with commas between them; of several expressions: `EWR, UA; JFK, B6`."""
+        if ";" in text and not text.lstrip().startswith(("{", "[")):
+            return [super(GroupsForm, self).parse(name, group) for group in text.split(";") if group.strip()]
         if not text.lstrip().startswith("{"):
             return super().parse(name, text)
         try:
@@ -333,6 +340,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(one) for one in value]
     return value
+
+
+def _between_commas(text: str) -> list[str]:
+    """Split where commas stand outside of parentheses and quotes.
+
+    >>> _between_commas("origin, DATE_TRUNC('month', day)")
+    ['origin', "DATE_TRUNC('month', day)"]
+    """
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote or character in "'\"":
+            quote = "" if quote == character else quote or character
+        elif character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "," and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def _json_list(name: str, text: str, expected: str) -> list[Any]:

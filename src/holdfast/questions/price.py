@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from holdfast import notebook
-from holdfast.answer import write_end
+from holdfast.answer import write_end, write_rows
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import Terms
@@ -56,6 +56,23 @@ def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
 def write_answers(count: int) -> str:
     """Write a number of answers."""
     return f"{count:,} answer" + ("" if count == 1 else "s")
+
+
+def _in_words(widths: Widths) -> str:
+    """Say how wide a group will be, by its share of the rows; one that may be all rows lacks only missing values.
+
+    >>> _in_words(((0.01, 0.4), (0.2, 0.05)))
+    'a group is wider the smaller it is (±0.4 for 1%, ±0.05 for 20% of the rows)'
+    >>> _in_words(((1.0, 92.1), (0.5, 140.0)))
+    'margin ±92.1 if no value is missing, ±140 if 50% are'
+    """
+    shares, margins = zip(*widths, strict=True)
+    written = [f"±{write_end(margin, 3, up=True)}" for margin in margins]
+    if shares[0] < 1:
+        parts = ", ".join(f"{margin} for {share:.0%}" for share, margin in zip(shares, written, strict=True))
+        return f"a group is wider the smaller it is ({parts} of the rows)"
+    rest = "".join(f", {margin} if {1 - share:.0%} are" for share, margin in zip(shares[1:], written[1:], strict=True))
+    return f"margin {written[0]} if no value is missing{rest}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +142,7 @@ class Price:
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),
-            cheaper=None if cached else question.cheaper or question.hint(),
+            cheaper=None if cached else "; ".join(filter(None, (question.cheaper, question.hint()))) or None,
             later=later,
             widths=() if cached or question.widths is None else question.widths(),
         )
@@ -150,8 +167,7 @@ class Price:
         if self.margin is not None:
             promise = f", margin ±{write_end(self.margin, 3, up=True)}"
         elif self.widths:
-            parts = ", ".join(f"±{write_end(margin, 3, up=True)} for {share:.0%}" for share, margin in self.widths)
-            promise = f", a group is wider the smaller it is ({parts} of the rows)"
+            promise = f", {_in_words(self.widths)}"
         elif self.excess_bound is not None:
             promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"
@@ -159,7 +175,7 @@ class Price:
             without, with_it = (f"±{write_end(margin, 4, up=True)}" for margin in self.later)
             short = f"; after {MORE} more answers one has {with_it} instead of {without}"
         worth = f"worth {write_answers(self.answers)}" if self.later else f"{write_answers(self.answers)} of the budget"
-        cost = f"{worth}, {self.rows_read:,} rows read"
+        cost = f"{worth}, {write_rows(self.rows_read)}"
         less = "" if self.cheaper is None else f" ({self.cheaper})"
         return f"{cost}{promise}{short}: {self.question}{less}"
 

@@ -38,6 +38,7 @@ LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
+SHOWN_PRESENT = (1.0, 0.5)  # the same, where the group is the rows in which a value is not missing
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
@@ -233,6 +234,7 @@ class Context:
         *,
         requested: float | None = None,
         text: str | None = None,
+        hint: Callable[[], str | None] = lambda: None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -247,6 +249,8 @@ class Context:
             take more draws now.
         text
             How the question reads, where it is not what its query asks of a row; it is then part of its identity.
+        hint
+            What else a price says.
         """
         cost, rows_read = self.price(query, draws)
 
@@ -266,6 +270,7 @@ class Context:
             usual=named(None) if unusual and self.reads_fewer else None,
             work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
+            hint=hint,
             whole=query.speaks_of_units,
             widths=self.group_widths(query, draws),
         )
@@ -321,7 +326,8 @@ class Context:
             if not isinstance(statistic, GroupMean):
                 return ()
             standing = self.standing(self.price(query, draws)[0])
-            found = [(share, standing.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
+            shares = SHOWN_SHARES if query.cheaper is None else SHOWN_PRESENT
+            found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
             return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
         return widths
@@ -362,7 +368,8 @@ class Context:
             best = (high - low) * self.guarantee.best_margin(spent.charge, spent.intervals)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
-                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer.",
+                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer; a rare share"
+                " is narrower in any answer.",
                 margin=margin,
                 best_margin=best,
             )

@@ -11,6 +11,7 @@ columns             a column at rest: types and layouts
 scans               tables read batch by batch: files, streams, lakes, databases
 ingest              a table becomes a folder: scanned, written by column_writer
 deal                a table becomes a deck: cards, sorting; engines deal where the rows are
+kept                rows of a deck that are on no card: they check guesses
 header              what a file's own header says about missing values
 fingerprint         one hash for the content, wherever it lies
 blocks              hashes of column files, and the check that they still hold what was written

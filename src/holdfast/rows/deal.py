@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.dealing import Job, first_card
 from holdfast.rows.deck import Deck, deals_in
@@ -27,6 +28,11 @@ from holdfast.schema import Column, Schema
 
 MOST_CARDS = MOST_RANGES * MOST
 MOST_SLICES = 1_000
+_ALONE = {  # what takes one process that reads the whole table
+    "unit": "it deals partitions as they lie, while the rows of a unit may lie in several",
+    "distinct": "rows are numbered by one who reads all of them",
+    "checks": "rows are kept for them by one who counts all rows",
+}
 
 
 @check.options
@@ -39,6 +45,7 @@ def deal(
     slices: int = 1,
     unit: str | None = None,
     distinct: bool = False,
+    checks: float | None = None,
     engine: str | None = None,
     scratch: str | None = None,
     name: str | None = None,
@@ -47,6 +54,7 @@ def deal(
     separator: str | None = None,
     encoding: str = "utf-8",
     null_values: Collection[str] = (),
+    decimal: str = ".",
     version: int | None = None,
     progress: bool | None = None,
 ) -> Deck | list[Deck]:
@@ -71,6 +79,9 @@ def deal(
     distinct
         Note on every card which row it is, in 8 bytes: so that answers can be made from distinct rows, as
         mechanism="laplace" wants them. Coins need it not. Remembered.
+    checks
+        The share of rows, or units, that are dealt no cards from, but only check guesses: a random set, which lies in
+        the deck. A session on it then goes on without an end, and says also whether a guess holds. Remembered.
     engine
         "spark" or "ray": who reads the table. Left out: this process.
     scratch
@@ -78,7 +89,7 @@ def deal(
         out: beside the deck.
     name
         What the dataset is called; left out: the name of the deck.
-    complete, types, separator, encoding, null_values, version, progress
+    complete, types, separator, encoding, null_values, decimal, version, progress
         As for `open`.
 
     Returns
@@ -87,17 +98,22 @@ def deal(
         To be given to `Session`; a list of them if there are several slices.
     """
     count = _cards(cards)
+    if checks is not None:
+        check.probability(checks=checks)
     check.whole(slices=slices)
     check.at_most("the most slices", MOST_SLICES, slices=slices)
     check.at_most("the most cards", MOST_CARDS, cards=count * slices)
     paths = _paths(Path(deck), slices)
     there = _first_cards(paths[0])
     dataset = name or (there.source.name if there else Path(deck).name.removesuffix(".deck"))
-    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
+    if engine is not None:
+        _refuse_engine(unit, distinct, checks, there)
+    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values, decimal), version)
     try:
         scan.open()
-        unit = _unit(unit, there, engine, scan)
-        distinct = _distinct(distinct, there, engine)
+        unit = _unit(unit, there, scan)
+        distinct = _distinct(distinct, there)
+        _refuse_checks(checks, there)
         reserved = _reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
@@ -111,7 +127,7 @@ def deal(
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
                 declared = {*complete, *(each.name for each in (there.columns if there else ()) if not each.nullable)}
-                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct)
+                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct, checks)
                 job.run(next, engine, scratch)
         finally:
             for path in paths:
@@ -158,7 +174,17 @@ def _first_cards(deck: Path) -> Manifest | None:
     return next((Manifest.read(each) for each in deals_in(deck)), None)
 
 
-def _unit(unit: str | None, there: Manifest | None, engine: str | None, scan: Scan) -> str | None:
+def _refuse_engine(unit: str | None, distinct: bool, checks: float | None, there: Manifest | None) -> None:
+    """Refuse what an engine cannot deal, asked for or remembered."""
+    if there is not None and there.dealt is not None:
+        unit, distinct, checks = unit or there.unit, distinct or _numbered(there), checks or there.dealt.kept or None
+    asked = {"unit": unit is not None, "distinct": distinct, "checks": checks is not None}
+    for name, why in _ALONE.items():
+        if asked[name]:
+            raise InvalidArgument(f"{name} must be left out with an engine: {why}. Leave engine out.", name=name)
+
+
+def _unit(unit: str | None, there: Manifest | None, scan: Scan) -> str | None:
     """Return what is dealt: as was said, or as the first cards of a deck were dealt."""
     if there is not None:
         if unit not in (None, there.unit):
@@ -167,31 +193,32 @@ def _unit(unit: str | None, there: Manifest | None, engine: str | None, scan: Sc
         unit = there.unit
     if unit is None:
         return None
-    if engine is not None:
-        raise InvalidArgument(
-            "unit must be left out with an engine, which deals partitions as they lie, while the rows of a unit may lie"
-            " in several. Leave engine out: this process puts them together.",
-            name="unit",
-        )
     columns = tuple(Column(name, storage.type, True) for name, storage in scan.columns.items())
     check_unit(unit, Schema(columns, scan.name))
     return unit
 
 
-def _distinct(distinct: bool, there: Manifest | None, engine: str | None) -> bool:
+def _distinct(distinct: bool, there: Manifest | None) -> bool:
     """Return whether cards say which row they are: as was said, or as the first ones do."""
-    numbered = distinct if there is None else any(entry.name == ROW for entry in there.columns)
+    numbered = distinct if there is None else _numbered(there)
     if distinct and not numbered:
         raise InvalidArgument(
             "distinct must be left out: the first cards of this deck do not say which row they are.", name="distinct"
         )
-    if distinct and engine is not None:
-        raise InvalidArgument(
-            "distinct must be left out with an engine: rows are numbered by one who reads all of them. Leave engine"
-            " out.",
-            name="distinct",
-        )
     return numbered
+
+
+def _numbered(there: Manifest) -> bool:
+    return any(entry.name == ROW for entry in there.columns)
+
+
+def _refuse_checks(checks: float | None, there: Manifest | None) -> None:
+    dealt = None if there is None or checks is None else there.dealt
+    if dealt is not None and PlanRequest(checks=checks).kept(dealt.rows) != dealt.kept:
+        raise InvalidArgument(
+            "checks must be left out: which rows are kept for them was decided with the first cards of this deck.",
+            name="checks",
+        )
 
 
 def _reserved(columns: Collection[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""One deal, from a table to decks: deal, sort, write; or go on where that was left.
+"""One deal, from a table to decks: keep some rows for checks, deal, sort, write; or go on where that was left.
 
 The secret that places come from is made anew for every deal, and forgotten when the deck is there. Until then it lies
 beside the runs, so that the same call goes on where one was interrupted or killed, and deals the same cards.
@@ -17,22 +17,24 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
+from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.ahead import THREADS, ahead
 from holdfast.rows.cards import PLACE, ROW, Chance, rate_for
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, storage_named
-from holdfast.rows.content import Coder, Part
-from holdfast.rows.deck import deals_in
+from holdfast.rows.content import Coder, Content, Part
+from holdfast.rows.deck import KEPT, deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
 from holdfast.rows.ingest import Together, reported, vouch
+from holdfast.rows.kept import Division, KeptRows, keep, put
 from holdfast.rows.partial import Note, clear, swap_in
 from holdfast.rows.placing import Placing, incomplete
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
-_FORMAT = 4  # how this program deals: another one would deal other cards
+_FORMAT = 5  # how this program deals: another one would deal other cards
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Job:
     progress: bool | None
     unit: str | None = None  # the column that names units, if they are dealt
     distinct: bool = False  # whether cards say which row they are
+    checks: float | None = None  # the share that is kept for checks, if these are the first cards
 
     @property
     def columns(self) -> dict[str, Storage]:
@@ -95,9 +98,8 @@ class Job:
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
         before = self.scan.moment()
-        note = Note(
-            self.work, self.scan, before, ["cards", _FORMAT, self.count, len(self.paths), self.unit, self.distinct]
-        )
+        asked = [self.count, len(self.paths), self.unit, self.distinct, self.checks]
+        note = Note(self.work, self.scan, before, ["cards", _FORMAT, *asked])
         found = note.read() if engine is None else None
         begun = None if found is None else Begun(**found)
         message, known = "", note.known and engine is None
@@ -115,6 +117,9 @@ class Job:
         supply = counted(self.scan, self.work) if self.unit is None else by_unit(self.scan, self.work, self.unit)
         if supply.rows == 0:
             raise RowSourceError(f"{self.scan.where or 'The table'} has no rows; holdfast needs at least one.")
+        all_drawn, kept = supply.drawn, self._keep(supply)
+        if kept is not None:
+            supply = kept.division.others(supply, kept.rows)
         rate = len(self.paths) * rate_for(self.count, supply.drawn)
         with ExitStack() as stack:
             with reported(
@@ -126,7 +131,7 @@ class Job:
                     begun, runs = self._deal_there(engine, note, scratch, rate, supply.rows, advance, stack)
             if self.scan.moment() != before or runs.content.rows != supply.rows:
                 raise self._changed()
-            self._refuse_changed(runs)
+            fingerprint = self._fingerprint(runs.content, kept)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
             with reported(
                 f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress, kept=known
@@ -134,9 +139,13 @@ class Job:
                 for i, path in enumerate(self.paths):
                     if path in firsts:
                         which = f"{i + 1} of {len(self.paths)}"
-                        dealt = Dealt(supply.drawn, runs.content.fingerprint(), firsts[path], which, begun.deck)
+                        kept_count = 0 if kept is None else kept.division.kept
+                        dealt = Dealt(all_drawn, fingerprint, firsts[path], which, begun.deck, kept_count)
                         done = 0 if runs.placing is None else self._in_order(path).read()
                         ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
+                        if kept is not None and not deals_in(path):
+                            path.mkdir(parents=True, exist_ok=True)
+                            put(self.work / KEPT, path / KEPT, self.scan.path)
                         self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
@@ -281,16 +290,37 @@ class Job:
         vouch(self.scan, self.origin, columns, partial, self.complete, dealt, together)
         swap_in(self.scan.path, partial, target)
 
-    def _refuse_changed(self, runs: Runs) -> None:
-        content = runs.content
+    def _keep(self, supply: Supply) -> KeptRows | None:
+        """Keep rows for checks, those of earlier cards if there are such; None if there are to be none."""
+        there = next(iter(deals_in(self.paths[0])), None)
+        if there is not None:
+            division = KeptRows.read(self.paths[0] / KEPT).division if _dealt(there).kept else None
+        elif self.checks is not None:
+            kept = PlanRequest(checks=self.checks).kept(supply.drawn)
+            division = Division(secrets.token_bytes(32), supply.drawn, kept)
+        else:
+            division = None
+        if division is None:
+            return None
+        if division.drawn != supply.drawn:
+            raise self._another()
+        return keep(division, supply, self.work / KEPT, self.scan, self.origin, self.complete)
+
+    def _fingerprint(self, dealt: Content, kept: KeptRows | None) -> str:
+        """Return the hash of the whole table, and of which rows are kept; refuse another than decks were dealt from."""
+        found = dealt.fingerprint() if kept is None else kept.fingerprint(dealt, self.scan)
         for path in self.paths:
             for folder in deals_in(path)[:1]:
-                dealt = _dealt(folder)
-                if dealt.fingerprint != content.fingerprint():
-                    raise RowSourceError(
-                        f"The table has changed since {path} was dealt: {content.rows:,} rows now, {dealt.rows:,} then,"
-                        " or other values. A deck is of one table; deal another deck, with a ledger of its own."
-                    )
+                if _dealt(folder).fingerprint != found:
+                    raise self._another()
+        return found
+
+    def _another(self) -> RowSourceError:
+        return RowSourceError(
+            f"The table has changed since {self.paths[0]} was dealt: it has other rows or other values, or, if some are"
+            " kept for checks, they come in another order. A deck is of one table; deal another deck, with a ledger of"
+            " its own."
+        )
 
 
 def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:

@@ -2,6 +2,8 @@
 
     events.deck/0001, 0002, ...    column folders of cards, in the order in which they are used
     events.deck/used               how far they are used, and by which ledger
+    events.deck/kept               a column folder of the rows that only check guesses, if there are any: none of the
+                                   cards is one of them
 
 Cards are numbered through all folders. The ledger says which ones a question has: those from the charge that was taken
 before it on. It takes that charge for good before any card is read, so no card is read for two questions, whoever asks
@@ -36,7 +38,7 @@ from holdfast.rows.source import LedgerView
 from holdfast.rows.used import Mark, UsedFile
 from holdfast.schema import Schema
 
-USED = "used"
+USED, KEPT = "used", "kept"
 _DEAL = re.compile(r"\d{4,}")
 _AHEAD = 16  # questions whose pages are asked for at once, while one is answered
 
@@ -150,6 +152,12 @@ class Deck:
         first = self._deals[0]
         self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
         self._dealt, self._folder = first.dealt, folder
+        self.kept_count = first.dealt.kept
+        self.kept: FolderRows | None = None  # rows that only check guesses
+        if self.kept_count:
+            self.kept = FolderRows(folder / KEPT, name=name, complete=complete)
+            if len(self.kept) != self.kept_count:
+                raise RowSourceError(f"{folder / KEPT} is not what was dealt with these cards; restore the deck.")
         self._used_here = UsedFile(folder / USED)
         self._claimed = ""  # by which ledger, as far as this process has made sure
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
@@ -184,6 +192,8 @@ class Deck:
 
     def __repr__(self) -> str:
         table = self.schema.units_of(len(self))
+        if self.kept_count:
+            table += f" ({self.kept_count:,} of them kept for checks)"
         return f"{self.name}: a deck from {table}, {self.left:,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
@@ -196,28 +206,36 @@ class Deck:
 
     def verify(self) -> None:
         """Read and hash all cards again; raise if they are not what was dealt."""
-        for cards in self._deals:
+        for cards in self._folders:
             cards.verify()
 
     def require_sound(self) -> None:
         """Refuse if a check has found damage."""
-        for cards in self._deals:
+        for cards in self._folders:
             cards.require_sound()
 
     def close(self) -> None:
         """End the checks in the background."""
-        for cards in self._deals:
+        for cards in self._folders:
             cards.close()
+
+    @property
+    def _folders(self) -> list[FolderRows]:
+        return [*self._deals] if self.kept is None else [*self._deals, self.kept]
 
     # -- a plan ---------------------------------------------------------------------------------------------------
 
     def plan_for(self, request: PlanRequest) -> Plan:
         """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
-        if request.checks is not None:
+        if request.checks is not None and request.kept(len(self)) != self.kept_count:
+            kept = f"{self.kept_count:,} of {len(self):,}" if self.kept_count else "none"
             raise InvalidArgument(
-                "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+                f"checks must be left out for a deck, which says itself which rows are kept for them: {kept}. Deal one"
+                f" with checks={request.checks:g}.",
                 name="checks",
             )
+        if self.kept_count:
+            request = replace(request, checks=self.kept_count / len(self))
         if request.mechanism != BEST:
             require_dealt_for(self, request.mechanism)
             if request.mechanism != COINS:

@@ -41,7 +41,7 @@ class TableDraws:
     """The draws of questions to a table: every one is drawn anew, from the drawer that answers."""
 
     dealt = False
-    reach = NO_CAP, NO_CAP
+    reach = NO_CAP, NO_CAP, 2 * NO_CAP
 
     def __init__(self, rows: RowSource, plan: Plan, ledger: LedgerView) -> None:
         self._rows, self._ledger = rows, ledger

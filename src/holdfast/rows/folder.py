@@ -50,13 +50,15 @@ class Dealt:
     Parameters
     ----------
     rows, fingerprint
-        How many rows the table has, and the hash of its content.
+        How many rows the table has, and the hash of its content; also of which of them are kept for checks.
     first
         How many cards were dealt before these.
     slice
         Which of several decks from one deal this is, for example "1 of 4".
     deal
         What names the deal.
+    kept
+        How many rows, or units, are kept for checks: the cards are of the others.
     """
 
     rows: int
@@ -64,6 +66,7 @@ class Dealt:
     first: int
     slice: str
     deal: str
+    kept: int = 0
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def cards_taken(plan: Plan, taken: Taken) -> int:
     Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
     whatever its number of steps.
     """
-    return taken.charge // _charge_of_mean(plan) * _cards_of_mean(plan)
+    return taken.charge % plan.terms.account // _charge_of_mean(plan) * _cards_of_mean(plan)
 
 
 def _charge_of_mean(plan: Plan) -> int:
@@ -94,7 +94,7 @@ class CardDraws:
 
     def __init__(self, deck: "Deck", plan: Plan, ledger: LedgerView) -> None:
         require_dealt_for(deck, plan.terms.mechanism)
-        self._deck, self._ledger = deck, ledger
+        self._deck, self._ledger, self._account = deck, ledger, plan.terms.account
         self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)
 
     def join(self) -> None:
@@ -102,9 +102,9 @@ class CardDraws:
         self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
 
     @property
-    def reach(self) -> tuple[int, int]:
+    def reach(self) -> tuple[int, int, int]:
         """The other way round than `cards_taken`."""
-        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP
+        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP, self._account
 
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
@@ -117,14 +117,14 @@ class CardDraws:
         self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
 
     def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
-        """A hand of its own for every question."""
-        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), None
+        """A hand of its own for every question; those that check are the same for all."""
+        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), self._deck.kept
 
     def _cards(self, *taken: Taken) -> int:
         """As `cards_taken`, for all of these together."""
         means = 0
         for one in taken:
-            means += one.charge // self._charge_each
+            means += one.charge % self._account // self._charge_each
         return means * self._cards_each
 
 
@@ -155,7 +155,7 @@ class Hand:
         return self._deck.location
 
     def __len__(self) -> int:
-        return len(self._deck)
+        return len(self._deck) - self._deck.kept_count
 
     @silence
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:

@@ -29,6 +29,7 @@ from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_
 from holdfast.rows.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
 from holdfast.rows.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.scans.scan import Origin, Scan
+from holdfast.rows.supply import lengths_of
 from holdfast.rows.units import Grouping
 
 # Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
@@ -193,6 +194,28 @@ def _fill_by_unit(
     return columns, Together(grouping.unit, starts, grouping.digests)
 
 
+def write_rows(
+    scan: Scan,
+    origin: Origin,
+    batches: Iterable[pl.DataFrame],
+    partial: Path,
+    complete: Collection[str],
+    unit: str | None,
+) -> None:
+    """Write some rows of a table as a folder, all but its name; of units, no batch ends within one."""
+    columns = _columns(scan.columns, partial)
+    starts = None if unit is None else UnitFile(partial, len(columns))
+    with _closing(columns if starts is None else [*columns, starts]):
+        for batch in batches:
+            _append(columns, batch)
+            if starts is not None and unit is not None:
+                starts.append(lengths_of(batch, unit))
+    together = None
+    if starts is not None and unit is not None:
+        together = Together(unit, starts, [column.digest for column in columns])
+    vouch(scan, origin, columns, partial, complete, together=together)
+
+
 class Together(NamedTuple):
     """Rows that lie by unit: which column names units, where these begin, and the rows in the order they came in."""
 
@@ -252,7 +275,7 @@ def _append(columns: Iterable[ColumnFiles], batch: pl.DataFrame) -> None:
 
 
 @contextmanager
-def _closing(columns: Collection[ColumnFiles]) -> Iterator[None]:
+def _closing(columns: Collection[ColumnFiles | UnitFile]) -> Iterator[None]:
     """Make columns durable at the end, and let go of their files in any case."""
     try:
         yield

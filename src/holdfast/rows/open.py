@@ -42,6 +42,7 @@ def open_rows(
     separator: str | None = None,
     encoding: str = "utf-8",
     null_values: Collection[str] = (),
+    decimal: str = ".",
     version: int | None = None,
     unit: str | None = None,
 ) -> RowSource:
@@ -72,9 +73,9 @@ def open_rows(
     types
         The types of columns of a CSV file: "boolean", "integer", "number", "text", "date" or "timestamp". Left out: the
         first 10,000 rows decide, and a value further down that does not fit is refused.
-    separator, encoding, null_values
+    separator, encoding, null_values, decimal
         How a CSV file is written: what separates values, for example ";"; its encoding, for example "latin-1"; texts
-        that stand for missing values, beside the empty one.
+        that stand for missing values, beside the empty one; "," if numbers have decimal commas.
     version
         Of a Delta table: which one; of an Iceberg table: the snapshot. Left out: the newest.
     unit
@@ -82,7 +83,7 @@ def open_rows(
         whose rows may depend on each other; the column itself cannot be asked about. A folder remembers it.
     """
     complete = _column_names(complete)
-    dialect = dialect_of(types, separator, encoding, null_values)
+    dialect = dialect_of(types, separator, encoding, null_values, decimal)
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgument(f"name must be a text that is not empty; got {name!r}.", name="name")
     if isinstance(data, str) and not data:
@@ -125,10 +126,10 @@ def open_rows(
 
 
 def dialect_of(
-    types: Mapping[str, str] | None, separator: str | None, encoding: str, null_values: Collection[str]
+    types: Mapping[str, str] | None, separator: str | None, encoding: str, null_values: Collection[str], decimal: str
 ) -> Dialect:
     """Return how CSV files are written, from the options of `open_rows`."""
-    return Dialect(separator, encoding, _texts(null_values), tuple(_types(types).items()))
+    return Dialect(separator, encoding, _texts(null_values), decimal, tuple(_types(types).items()))
 
 
 def find_scan(data: object, dialect: Dialect | None = None, version: int | None = None) -> Scan | None:

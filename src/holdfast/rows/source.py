@@ -173,8 +173,8 @@ class Draws(Protocol):
         ...
 
     @property
-    def reach(self) -> tuple[int, int]:
-        """How far charge and statements can be taken until the draws end, of those that are dealt."""
+    def reach(self) -> tuple[int, int, int]:
+        """How far charge and statements can be taken until the draws end; the charge is counted modulo the third."""
         ...
 
     def expect(self, costs: Sequence[Taken]) -> None:

@@ -4,8 +4,7 @@ API, pages, agent tools, middleware and the client use this module, so it needs 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import (
@@ -73,23 +72,28 @@ def error_payload(error: BaseException) -> dict[str, Any]:
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)
 
 
-@contextmanager
-def naming(dataset: str, *places: str) -> Iterator[None]:
+class naming:  # noqa: N801  used like a function; every answer passes here, and a generator takes longer
     """Have errors name the dataset, and none of the places where it and its ledger are."""
-    try:
-        yield
-    except HoldfastError as error:
+
+    def __init__(self, dataset: str, *places: str) -> None:
+        self._dataset, self._places = dataset, places
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, HoldfastError):
+            return
+        dataset, message = self._dataset, error.message
         if type(error) in _BEHIND:
             error.fields["dataset"] = dataset
         elif isinstance(error, InvalidArgument) and error.fields.get("name") in ("ledger", "dataset"):
             # Another ledger has these rows. No caller chose either: where they are is for the log.
-            raise LedgerUnavailable(error.message, dataset=dataset) from error
-        elif any(place in error.message for place in places):
-            message = error.message
-            for place in sorted(places, key=len, reverse=True):
+            raise LedgerUnavailable(message, dataset=dataset) from error
+        elif any(place in message for place in self._places):
+            for place in sorted(self._places, key=len, reverse=True):
                 message = message.replace(place, dataset)
             raise type(error)(message, **error.fields) from error
-        raise
 
 
 def error_headers(error: BaseException) -> dict[str, str]:

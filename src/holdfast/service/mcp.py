@@ -174,10 +174,10 @@ class Tools:
 
     async def ask(self, arguments: Arguments) -> dict[str, Any]:
         """Ask one question and spend its price; repeating it is free. Returns the answer and what is left."""
-        key = arguments.pop("idempotency_key", None)
+        key = _text(arguments, "idempotency_key")
 
         def look() -> tuple[Askable, AskIn]:
-            session, ask = self._session(arguments.pop("dataset", None)), self._questions.read(arguments)
+            session, ask = self._session(_text(arguments, "dataset")), self._questions.read(arguments)
             if ask.problem is not None:
                 ask.call(session.price)  # refuses, without asking
             if key is None and isinstance(session, Session | TokenSession):
@@ -225,7 +225,7 @@ class Tools:
 
     def price(self, arguments: Arguments) -> dict[str, Any]:
         """Return what a question would cost, with the arguments of ask. Reads nothing, spends nothing."""
-        session = self._session(arguments.pop("dataset", None))
+        session = self._session(_text(arguments, "dataset"))
         price = self._questions.read(arguments).call(session.price)
         return {"price": price.to_dict(), "text": str(price), **_budget(session)}
 
@@ -296,6 +296,14 @@ def _check_repeatable(question: Question) -> None:
     if question.identity is None:
         message = f"{question.kind} is new each time: send an idempotency_key, and with it again to get it again."
         raise InvalidArgument(message, name="idempotency_key")
+
+
+def _text(arguments: Arguments, name: str) -> str | None:
+    """Take an argument that is a text or left out from among those of a question."""
+    given = arguments.pop(name, None)
+    if given is not None and not isinstance(given, str):
+        raise InvalidArgument(f"{name} must be text; got {type(given).__name__}.", name=name)
+    return given
 
 
 def _budget(session: Askable) -> dict[str, Any]:

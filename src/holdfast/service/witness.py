@@ -30,7 +30,8 @@ class DatabaseWitness:
         self._content = content
         self._lock = threading.Lock()
         self._written = float("-inf")
-        self._waiting: Seen | None = None
+        self._seen: Seen | None = None  # last, and what of that is in the database
+        self._known: Seen | None = None
         self._other: Seen | None = None
         self._put_last: str | None = None
 
@@ -52,8 +53,8 @@ class DatabaseWitness:
 
     def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered; at most once a second, and nobody waits for it."""
-        if seen.is_newer_than(self._waiting):
-            self._waiting = seen
+        if self._seen is self._known or seen.is_newer_than(self._seen):
+            self._seen = seen
         if monotonic() - self._written >= EVERY:
             self._written = monotonic()
             threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
@@ -61,21 +62,18 @@ class DatabaseWitness:
     def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""
         with self._lock:
-            self._waiting = None
             self._put(seen, always=True)
+            self._seen = self._known = seen
 
     def close(self) -> None:
-        """Write what was seen last."""
+        """Write what was seen last, unless it was."""
         with self._lock:
-            self._write_waiting()
-
-    def _write_waiting(self) -> None:
-        seen, self._waiting = self._waiting, None
-        if seen is not None:
-            with suppress(
-                HoldfastError, SQLAlchemyError
-            ):  # the answer is in the ledger and must be shown; the next one tries again
-                self._put(seen, always=False)
+            seen = self._seen
+            if seen is not None and seen is not self._known:
+                # The answer is in the ledger and must be shown, whatever goes wrong; the next one tries again.
+                with suppress(HoldfastError, SQLAlchemyError):
+                    self._put(seen, always=False)
+                    self._known = seen
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         mine = ledgers_seen.c.content == self._content

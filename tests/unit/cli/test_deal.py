@@ -36,6 +36,19 @@ def test_deal_ask_and_look(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     assert (code, "deck must be a deck" in err) == (2, True)
 
 
+def test_a_deck_with_checks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"x": np.arange(50_000)}).write_parquet("events.parquet")
+    _, _, err = run(capsys, "deal", "events.parquet", "events.deck", "--cards", "1e5", "--checks", "0.2")
+    assert "10,000 of them are on no card" in err
+    _, out, _ = run(capsys, "ask", "events.deck", "x >= 25000", "--kind", "check", "--guess", "0.5", "--margin", "0.1")
+    assert "the guess holds" in out
+    assert "10,000 of them are on no card" in run(capsys, "deck", "events.deck")[1]
+    assert json.loads(run(capsys, "deck", "events.deck", "--json")[1])["left"] == 100_000
+
+
 def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;n/a\n2;3\n")

@@ -64,7 +64,7 @@ def test_what_is_shown_says_each_thing_once_and_what_to_do_next(
     held = shown(capsys, "ask", "t.held.holdfast", "even", "--kind", "check", "--guess", "0.9", "--margin", "0.05")
     assert "the guess is too high  [0.0" in held
     assert held.count("share of even") == held.count("2,000 rows read") == held.count("no. 1") == 1
-    assert "Ask with the kind check" in shown(capsys, "ask", "t.held.holdfast", "even")
+    assert "Ask with --kind check" in shown(capsys, "ask", "t.held.holdfast", "even")
     lost = shown(capsys, "check", "t.held.holdfast", "even")
     assert 'To check one guess on rows that are kept aside: holdfast ask t.held.holdfast "even" --kind check' in lost
     pl.DataFrame({"even": np.arange(ROWS) % 2 == 1}).write_parquet("u.parquet")

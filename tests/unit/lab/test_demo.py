@@ -172,6 +172,7 @@ def test_the_terminal_picture_puts_things_where_they_are():
     assert "100 questions" in lines[-2]
 
 
+@pytest.mark.slow
 def test_a_png_is_drawn(tmp_path):
     demo_picture(DISCOVERY, tmp_path / "demo.png", rows=1_000)
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")

@@ -81,6 +81,7 @@ def test_fewer_questions_than_planned_may_be_simulated():
         selftest(plan(rows=2_000, queries=2), worlds=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [None, 50])
 def test_sessions_go_on(queries):
     """Beyond a plan, and without one, every answer is as wide as its place makes it."""

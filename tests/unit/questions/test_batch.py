@@ -169,7 +169,7 @@ def test_questions_from_a_file(tmp_path: Path, session: hf.Session) -> None:
     same = tmp_path / "questions.json"
     same.write_text('["x > 0.5"]')
     assert list(hf.Questions.read(same)) == ["x > 0.5"]
-    for text, words in (("a: [", "must be YAML, line"), ("a: 1", "must be a list of questions; got dict.")):
+    for text, words in (("a: [", "must be YAML, line"), ("a: 1", r"must be a list of questions; got \{'a': 1\}\.")):
         path.write_text(text)
         with pytest.raises(hf.InvalidArgument, match=words):
             hf.Questions.read(path)

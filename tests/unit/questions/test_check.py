@@ -1,6 +1,7 @@
 """Checks: the cell, the interval, what is filled in, what is refused, and that nothing else leaves."""
 
 import json
+import re
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -475,7 +476,7 @@ def test_nothing_but_the_cell_leaves(tmp_path: Any, caplog: pytest.LogCaptureFix
             shown = [[repr(one), one.to_dict()["low"], one.details(), one.rows()] for one in said]
         traces.append((bodies, shown, str(session.plan)))
         for text in (f"{yes / ROWS:.4f}", f"{yes}"):
-            assert text.encode() not in place.read_bytes()
+            assert text.encode() not in re.sub(rb"[0-9a-f]{32,}", b"", place.read_bytes())  # hashes have any digits
             assert text not in caplog.text
     assert traces[0] == traces[1]
 

@@ -17,7 +17,20 @@ from holdfast.ledger import Cost
 from holdfast.optimize.losses import LinearLoss
 from holdfast.planning import plan
 from holdfast.questions import KINDS
-from holdfast.questions.options import BoxForm, Categories, LossForm, Query, Real, Reals, Text, Whole, options_of, plain
+from holdfast.questions.options import (
+    BoxForm,
+    Categories,
+    Expressions,
+    GroupsForm,
+    LossForm,
+    Query,
+    Real,
+    Reals,
+    Text,
+    Whole,
+    options_of,
+    plain,
+)
 from holdfast.questions.question import Beside, Context
 from holdfast.schema import Column, Schema, Type
 
@@ -152,6 +165,11 @@ TYPED: list[tuple[Any, str, Any]] = [
     (Text(), "x > 1", "x > 1"),
     (Whole(), "10,000", 10_000),
     (Whole(), "10_000", 10_000),
+    (Whole(), "1e6", 1_000_000),
+    (Expressions(), "carrier", "carrier"),
+    (Expressions(), "origin, DATE_TRUNC('a, b', day)", ["origin", "DATE_TRUNC('a, b', day)"]),
+    (GroupsForm(), "EWR, UA; JFK, B6;", [["EWR", "UA"], ["JFK", "B6"]]),
+    (GroupsForm(), '["a; b"]', ["a; b"]),
     (Real(), "0.25", 0.25),
     (Reals(2), "0, 100", (0.0, 100.0)),
     (Reals(2), "-1 to 1", (-1.0, 1.0)),
@@ -175,7 +193,8 @@ def test_what_people_type(form: Any, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("form", "text"),
     [
-        (Whole(), "many"), (Whole(), "1.5"), (Whole(), ""), (Real(), "half"), (Reals(2), "1"), (Reals(2), "1, 2, 3"),
+        (Whole(), "many"), (Whole(), "1.5"), (Whole(), "inf"), (Whole(), ""), (Real(), "half"), (Reals(2), "1"),
+        (Reals(2), "1, 2, 3"),
         (Reals(), "1, x"), (Categories(), "[1, 2"), (BoxForm(), "[1, 2"), (BoxForm(), "1"), (LossForm(), "late"),
     ],
     ids=str,

@@ -136,6 +136,21 @@ def test_budgets_and_prices_are_plain_json() -> None:
     for one in (budget, price, replace(price, margin=None, answers=2)):
         assert json.loads(json.dumps(one.to_dict(), allow_nan=False)) == one.to_dict()
     assert str(price) == "1 answer of the budget, 10 rows read, margin ±0.25: share of b"
+    missing = replace(price, margin=None, widths=((1.0, 1_736.2), (0.5, 2_500.0)))
+    assert "read, margin ±1740 if no value is missing, ±2500 if 50% are: share" in str(missing)
     fit = replace(price, answers=1_200, margin=None, excess_bound=0.12345)
     assert str(fit).startswith("1,200 answers of the budget, 10 rows read, loss at most 0.124 above the smallest")
     assert repr(budget) == str(budget)
+
+
+def test_a_price_says_that_slices_are_narrower_and_they_are() -> None:
+    number = 80 * np.random.default_rng(3).beta(2, 20, 20_000)
+    with Session(hf.open({"x": number}, complete=["x"]), seed=1, queries=20, bounds={"x": (0, 80)}) as session:
+        cuts = str(session.price("x").cheaper).rpartition("such as ")[2]
+        assert cuts == "10, 20, 40"
+        sliced = session.mean("x", slices=[float(cut) for cut in cuts.split(", ")])
+        assert sliced.cost == 1
+        assert sliced.margin < 0.7 * session.mean("x").margin
+        for asked in ({"slices": [10, 20]}, {"margin": 8}):
+            assert "slices" not in str(session.price("x", **asked).cheaper)
+        assert session.price("x > 8").cheaper is None

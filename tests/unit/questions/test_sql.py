@@ -228,6 +228,7 @@ def test_a_table_is_written_with_intervals_rounded_outwards() -> None:
     assert headings == ["c", "x", ""]
     assert lines == [["a", "0.123", "[0.100, 0.200]"], ["b", "too few rows to tell", "[0.000, 1.000]"]]
     assert numbers == [1]
+    assert written_table(pl.DataFrame({"n": [3], "n_low": [3], "n_high": [3]}))[1] == [["3", "[3, 3]"]]  # known exactly
 
 
 def test_the_result_is_sorted_and_cut_as_in_sql(session: hf.Session) -> None:

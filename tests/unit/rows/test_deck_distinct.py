@@ -124,6 +124,7 @@ def test_a_hand_draws_distinct_rows(table: Path) -> None:
         deck.hand("ledger", 0, 100).sample(query, WithoutReplacement(90), np.random.default_rng(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "guarantee", "rows"), [("laplace", "dp", 20_000), ("laplace_with_replacement", "paper", 1_000_000)]
 )

@@ -39,6 +39,7 @@ def cards_of(deck: Deck) -> list[pl.DataFrame]:
     return [cards.frame(np.array([i])) for cards in deck._deals for i in range(len(cards))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [False, True])
 def test_a_card_holds_all_rows_of_its_unit(table: Path, monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
     if small:  # several partitions, chunks, ranges and runs

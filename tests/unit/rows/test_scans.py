@@ -341,6 +341,7 @@ def test_a_delta_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
     assert len(open_rows(table, version=0)) == 10
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_with_delete_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyiceberg")
     from pyiceberg.catalog.sql import SqlCatalog
@@ -403,6 +404,7 @@ def test_a_store_that_is_not_set_up_says_what_is_missing(monkeypatch: pytest.Mon
         open_rows("az://lake/events/")
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_at_one_snapshot(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
     pytest.importorskip("sqlalchemy")

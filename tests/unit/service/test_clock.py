@@ -13,13 +13,10 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
 
 import holdfast as hf
 from holdfast import cancel
 from holdfast.service import ask as asking
-from holdfast.service import mcp
 from holdfast.service.settings import Settings
 from serving import Running, settings, table
 
@@ -60,6 +57,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def by_agent(server: Running, token: str, question: dict[str, Any]) -> None:
+    from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     async def ask() -> None:
         line = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
         async with line, Client(streamable_http_client(f"{server.url}/mcp", http_client=line)) as client:
@@ -85,6 +85,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("work", ["small", "large"])
 def test_nobody_sees_an_answer_before_its_tick(
@@ -121,6 +122,7 @@ def test_nobody_sees_an_answer_before_its_tick(
     assert min(seen.values()) >= TICK, seen
 
 
+@pytest.mark.slow
 def test_what_was_stored_leaves_at_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     with server.client(server.token("first")) as client:
         assert client.post(f"{API}/ask", json={"query": QUERY}).status_code == 200
@@ -142,6 +144,7 @@ def failing(fault: Exception) -> Callable[..., None]:
     return tally
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 def test_a_draw_that_fails_is_reported_on_the_clock(
     server: Running, monkeypatch: pytest.MonkeyPatch, fault: Exception
@@ -154,7 +157,10 @@ def test_a_draw_that_fails_is_reported_on_the_clock(
     assert time.monotonic() - begin >= TICK
 
 
+@pytest.mark.slow
 def test_an_agent_on_the_machine_has_the_same_clock(tmp_path: Path) -> None:
+    from holdfast.service import mcp
+
     with hf.Session(table(tmp_path), queries=100) as session:
         tools = mcp.Tools({"flights": session})
         for tool, arguments in (("ask", {"query": QUERY}), ("sql", {"sql": "SELECT AVG(weekend) FROM flights"})):
@@ -164,10 +170,13 @@ def test_an_agent_on_the_machine_has_the_same_clock(tmp_path: Path) -> None:
             assert datetime.fromisoformat(entry.time).timestamp() - clock + 0.001 >= mcp.TICK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 def test_a_draw_that_fails_is_reported_to_an_agent_on_the_machine_on_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
+    from holdfast.service import mcp
+
     monkeypatch.setattr(mcp, "TICK", TICK)
     with hf.Session(table(tmp_path), queries=100) as session:
         session.mean("weekend")

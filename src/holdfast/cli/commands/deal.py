@@ -25,6 +25,9 @@ def command(
     distinct: Annotated[
         bool, Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
     ] = False,
+    checks: Annotated[
+        float | None, Option(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draw rows for all questions to come, in one pass over a table of any size.
@@ -35,6 +38,7 @@ def command(
     \b
     holdfast deal "s3://lake/events/*.parquet" events.deck --cards 1e8
     holdfast deal events.parquet events.deck --cards 1e8 --next
+    holdfast deal events.parquet checked.deck --cards 1e8 --checks 0.1
     holdfast ask events.deck "amount > 100"
     """
     from holdfast.rows.deal import deal
@@ -46,12 +50,24 @@ def command(
             name="source",
         )
     named = tuple(complete.split(",")) if complete else ()
-    made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct)
+    made = deal(
+        source,
+        deck,
+        cards=cards,
+        next=next,
+        slices=slices,
+        complete=named,
+        unit=unit,
+        distinct=distinct,
+        checks=checks,
+    )
     decks = made if isinstance(made, list) else [made]
     if json:
         found = [{"deck": each.location, "cards": each.cards.stop, "left": each.left} for each in decks]
-        show_json(name=decks[0].name, rows=len(decks[0]), decks=found)
+        show_json(name=decks[0].name, rows=len(decks[0]), kept_for_checks=decks[0].kept_count, decks=found)
         return
     for each in decks:
         say(f"{each.location.name}: {each.cards.stop:,} cards from {each.schema.units_of(len(each))}", bold=True)
+    if decks[0].kept_count:
+        note(f"{decks[0].kept_count:,} of them are on no card: they check guesses (holdfast ask ... --kind check).")
     note(f"Ask it as any file: holdfast ask {decks[0].location.name} ... The ledger lies beside it.")

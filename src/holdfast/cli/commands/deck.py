@@ -43,11 +43,14 @@ def command(
         left = cards.left
     cards.close()
     if json:
-        show_json(name=cards.name, rows=len(cards), cards=cards.cards.stop, left=left, answers_left=answers)
+        counted = {"rows": len(cards), "kept_for_checks": cards.kept_count, "cards": cards.cards.stop, "left": left}
+        show_json(name=cards.name, **counted, answers_left=answers)
         return
     say(
         f"{cards.name}: {left:,} of {cards.cards.stop:,} cards left, from {cards.schema.units_of(len(cards))}",
         bold=True,
     )
+    if cards.kept_count:
+        say(f"{cards.kept_count:,} of them are on no card and check guesses")
     if answers is not None:
         say(f"enough for {answers:,} more answers as planned")

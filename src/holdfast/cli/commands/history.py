@@ -48,4 +48,4 @@ def command(
     shown = 8 if any(line[-1] for line in lines) else 7
     table(headings[:shown], [line[:shown] for line in lines], right=(0, 4, 6))
     if total > limit:
-        say(f"... the newest {limit:,} of {total:,} answers.")
+        say(f"... the newest {limit:,} of {total:,} entries.")

@@ -26,6 +26,7 @@ def command(
     null_values: Annotated[
         str | None, Option(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
     ] = None,
+    decimal: Annotated[str, Option(help="The decimal point of a CSV file: . or a comma.")] = ".",
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
@@ -50,6 +51,7 @@ def command(
         "separator": separator,
         "encoding": encoding,
         "null_values": null_values.split(",") if null_values else (),
+        "decimal": decimal,
     }
     with noting_warnings() as notes:
         rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]

@@ -332,12 +332,14 @@ def _shortest(args: list[Node]) -> list[Node]:
 
 def _number(text: str) -> Node:
     try:
-        whole = int(text)
+        whole = None if "." in text else int(text)  # to fail takes longer than to look
     except ValueError:
+        whole = None
+    if whole is None:
         value = _float(text)
+    elif -(2**63) <= whole < 2**63:
+        return Node("literal", value=whole, type=Type.INT)
     else:
-        if -(2**63) <= whole < 2**63:
-            return Node("literal", value=whole, type=Type.INT)
         value = float(whole) if abs(whole) < 10**308 else float("inf")
     if value in (float("inf"), float("-inf")):
         raise InvalidQuery(f"Numbers must be below 1.8e308; got {text[:20]}.")

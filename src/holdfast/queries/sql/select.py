@@ -48,10 +48,10 @@ _ELSEWHERE = {
     "GROUP_CONCAT": "rows are never shown", "ARG_MIN": "rows are never shown", "ARG_MAX": "rows are never shown",
 }  # fmt: skip
 _CLAUSES = {
-    "HAVING": "HAVING is not available: values are known within intervals. Filter the frame, by low or high ends",
-    "QUALIFY": "QUALIFY is not available: every group is paid for anyway, so filter the frame",
+    "HAVING": "HAVING is not available: values are intervals. Filter what comes back, by its low or high ends",
+    "QUALIFY": "QUALIFY is not available: every group is paid for anyway, so filter what comes back",
     "FETCH": "FETCH is not available: LIMIT is",
-    "UNION": "UNION is not available: ask one SELECT after the other, and concatenate the frames",
+    "UNION": "UNION is not available: ask one SELECT after the other, and put together what comes back",
     "INTERSECT": "INTERSECT is not available: put both conditions into WHERE",
     "EXCEPT": "EXCEPT is not available: put the condition into WHERE",
     "WINDOW": "WINDOW is not available: a question is about one row at a time",
@@ -253,8 +253,8 @@ def _refuse_elsewhere(tokens: "list[Token]") -> None:
     if words[:1] == ["WITH"]:
         raise InvalidQuery("WITH is not available: write the expression where it is used.")
     if words[:1] != ["SELECT"]:
-        got = f"; got {words[0]}" if words and words[0] in _STATEMENTS else ""
-        raise InvalidQuery(f"A statement must be a SELECT{got}, such as: {_EXAMPLE}.")
+        got = f"; got {words[0]}. Write, for example:" if words and words[0] in _STATEMENTS else ", such as:"
+        raise InvalidQuery(f"A statement must be a SELECT{got} {_EXAMPLE}.")
     for place, word in enumerate(words):
         if word in ("UNION", "INTERSECT", "EXCEPT"):
             raise InvalidQuery(f"{_CLAUSES[word]}.")

@@ -246,4 +246,5 @@ _WRITE = {
     "|": "; write OR",
     "[": "; write a list in parentheses: carrier IN ('UA', 'AA')",
     "==": "; write =",
+    "=>": "; write >=",
 }

@@ -52,8 +52,8 @@ _UTF8 = ("utf-8", "utf-8-sig")
 _MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
 
 
-class MissingAsText(UserWarning):
-    """Numbers of a CSV file are read as texts, because missing ones are written as a word such as NA."""
+class NumbersAsText(UserWarning):
+    """Numbers of a CSV file are read as texts: they have decimal commas, or missing ones are a word such as NA."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Dialect:
     separator: str | None = None
     encoding: str = "utf-8"
     null_values: tuple[str, ...] = ()
+    decimal: str = "."
     types: tuple[tuple[str, Type], ...] = ()
 
     def __post_init__(self) -> None:
@@ -70,6 +71,8 @@ class Dialect:
             raise InvalidArgument(
                 f"separator must be one character, such as ';' or a tab; got {self.separator!r}.", name="separator"
             )
+        if self.decimal not in (".", ","):
+            raise InvalidArgument(f"decimal must be '.' or ','; got {self.decimal!r}.", name="decimal")
         try:
             codecs.lookup(self.encoding)
         except LookupError:
@@ -86,7 +89,7 @@ class Dialect:
     @property
     def given(self) -> str | None:
         """The first option that was given."""
-        names = ("types", "separator", "encoding", "null_values")
+        names = ("types", "separator", "encoding", "null_values", "decimal")
         return next((name for name in names if getattr(self, name) != getattr(Dialect(), name)), None)
 
 
@@ -169,8 +172,14 @@ class FileScan(LazyScan):
 
     def _open_csv(self) -> pl.LazyFrame:
         sources = self._in_utf8()
+        separator = self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ",")
+        if separator == self._dialect.decimal:
+            raise InvalidArgument(
+                "decimal must not be what separates the values. If that is ';', say so: separator=';'.", name="decimal"
+            )
         self._csv_options: dict[str, Any] = {
-            "separator": self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ","),
+            "separator": separator,
+            "decimal_comma": self._dialect.decimal == ",",
             "null_values": list(self._dialect.null_values) or None,
             "glob": False,
         }
@@ -214,23 +223,35 @@ class FileScan(LazyScan):
         unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
         types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # which every value fits
         undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
-        self._warn_of_markers([texts[name] for name in undeclared])
+        self._warn_of_texts([texts[name] for name in undeclared])
         return types
 
-    def _warn_of_markers(self, texts: Sequence[pl.Series]) -> None:
-        """Say which columns are texts only because missing values are written as words."""
+    def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
+        """Say which columns are texts only because of commas in numbers, or because missing ones are words."""
         found: dict[str, list[str]] = {}
+        commas = []
         for column in texts:
             present = column.drop_nulls()
             rest = present.filter(~present.is_in(_MARKERS))
-            if 0 < len(rest) < len(present) and rest.cast(pl.Float64, strict=False).null_count() == 0:
+            points = rest.str.replace(",", ".", literal=True)
+            if len(rest) == 0 or points.cast(pl.Float64, strict=False).null_count() > 0:
+                continue
+            if len(rest) < len(present):
                 found[column.name] = sorted(set(present.filter(present.is_in(_MARKERS)).to_list()))
+            if self._dialect.decimal == "." and (points != rest).any():
+                commas.append(column.name)
+        if commas:
+            check.warn(
+                f"{self.where}: because of their commas, numbers are read as text in {', '.join(map(repr, commas))}. If"
+                " they are decimal commas, say so when opening: decimal=','.",
+                NumbersAsText,
+            )
         if found:
             names, markers = ", ".join(map(repr, found)), sorted({each for some in found.values() for each in some})
             check.warn(
                 f"{self.where}: because of {', '.join(map(repr, markers))}, numbers are read as text in {names}."
                 f" If values are missing there, say so when opening: null_values={markers!r}.",
-                MissingAsText,
+                NumbersAsText,
             )
 
     def _refuse_header(self, names: list[str]) -> None:
@@ -239,12 +260,19 @@ class FileScan(LazyScan):
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise RowSourceError(f"{self.where} has two columns named {twice[0]!r}; rename one of them.")
+        hint = self._another_separator(names)
+        if hint is not None:
+            raise RowSourceError(hint)
+
+    def _another_separator(self, names: list[str]) -> str | None:
+        """Say what seems to separate the names of columns, if there is only one."""
         other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
-        if other is not None and self._dialect.separator is None:
-            raise RowSourceError(
-                f"{self.where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
-                f" separator={other!r}; if it is one column, say separator=','."
-            )
+        if other is None or self._dialect.separator is not None:
+            return None
+        return (
+            f"{self.where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
+            f" separator={other!r}; if it is one column, say separator=','."
+        )
 
     def damaged(self) -> RowSourceError:
         """Word the refusal of what cannot be read; of a CSV file, with the line that is at fault where one is."""
@@ -266,10 +294,11 @@ class FileScan(LazyScan):
                         )
             with path.open(encoding=encoding, newline="") as text:
                 rows = csv.reader(text, delimiter=separator)
-                width = len(next(rows, []))
+                names = next(rows, [])
+                width = len(names)
                 for row in rows:
                     if len(row) > width:
-                        return (
+                        return self._another_separator(names) or (
                             f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
                             f" a value contains {separator!r}, put it in double quotes."
                         )

@@ -53,6 +53,8 @@ class PostgresScan(Scan):
             self._connection = dbapi.connect(self._address)
             with self._connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                # A scan would begin where that of somebody else is: read twice, rows come in one order.
+                cursor.execute("SET LOCAL synchronize_seqscans = off")
                 cursor.execute(f"SELECT * FROM ({self._query}) AS rows LIMIT 0")
                 found = pl.DataFrame(cursor.fetch_arrow_table())
         except self._errors as problem:

@@ -1,0 +1,198 @@
+"""Decks that keep rows for checks: no card is one of them, all deals and slices keep the same, and both are counted."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.rows import cards as cards_
+from holdfast.rows import kept as kept_
+from holdfast.rows import sorting
+from holdfast.rows.deal import deal
+from holdfast.rows.dealing import Job
+from holdfast.rows.deck import KEPT, Deck
+from holdfast.rows.kept import KeptRows
+from holdfast.rows.scans.files import FileScan
+
+ROWS, SHARE = 2_000, 0.1
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here
+
+
+@pytest.fixture(autouse=True)
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several pieces of the table, chunks, ranges and runs."""
+    monkeypatch.setattr(kept_, "_PIECE", 300)
+    monkeypatch.setattr(cards_, "CHUNK", 256)
+    monkeypatch.setattr(sorting, "MOST", 1_024)
+    monkeypatch.setattr(sorting, "_CACHED", 512)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t.parquet"
+    text = pl.Series([None if i % 11 == 0 else f"text {i % 5}" for i in range(ROWS)])
+    pl.DataFrame({"id": np.arange(ROWS), "x": np.arange(ROWS) % 2, "text": text}).write_parquet(
+        path, row_group_size=700
+    )
+    return path
+
+
+def dealt(table: Path, cards: int, name: str = "t.deck", **options: object) -> Deck:
+    deck = deal(table, table.with_name(name), cards=cards, **options)  # type: ignore[arg-type]
+    assert isinstance(deck, Deck)
+    return deck
+
+
+def ids_kept(deck: Deck, column: str = "id") -> list[int]:
+    assert deck.kept is not None
+    found: list[int] = deck.kept.frame(np.arange(len(deck.kept)))[column].to_list()
+    return found
+
+
+def ids_dealt(deck: Deck, column: str = "id") -> set[int]:
+    return {each for cards in deck._deals for each in cards.frame(np.arange(len(cards)))[column].to_list()}
+
+
+def test_no_card_is_kept_and_every_other_row_is_dealt(table: Path) -> None:
+    deck = dealt(table, 40_000, checks=SHARE)
+    kept = ids_kept(deck)
+    assert len(kept) == len(set(kept)) == deck.kept_count == 200
+    assert ids_dealt(deck) == set(range(ROWS)) - set(kept)
+    assert deck.kept is not None
+    assert deck.kept.frame(np.arange(200)).equals(pl.read_parquet(table)[sorted(kept)])
+    assert len(deck) == ROWS
+    assert "2,000 rows (200 of them kept for checks)" in repr(deck)
+    deck.verify()
+
+
+def test_units_are_kept_whole(tmp_path: Path) -> None:
+    unit = np.repeat(np.arange(300), 1 + np.arange(300) % 5)
+    table = tmp_path / "t.parquet"
+    pl.DataFrame({"unit": unit, "x": 0.5}).sample(fraction=1.0, shuffle=True, seed=1).write_parquet(table)
+    deck = dealt(table, 6_000, unit="unit", checks=SHARE)
+    kept = ids_kept(deck, "unit")
+    assert len(set(kept)) == deck.kept_count == 30
+    assert sorted(kept) == sorted(each for each in unit.tolist() if each in set(kept))
+    assert ids_dealt(deck, "unit") == set(range(300)) - set(kept)
+    with hf.Session(deck) as session:
+        assert session.check("x > 0.4", 1.0, 0.1).holds
+
+
+def test_answers_take_cards_and_checks_take_none(table: Path) -> None:
+    deck = dealt(table, 500, checks=SHARE)
+    with hf.Session(deck, rows_per_query=100) as session:
+        assert (session.plan.terms.rows, session.plan.terms.all_rows) == (1_800, ROWS)
+        for i in range(5):
+            assert session.mean(f"id > {i}").record.rows_read == 100
+            assert session.check(f"id > {i}", 0.5 if i % 2 else 1.0, 0.1).record.rows_read == 200
+            assert deck.used.cards == 100 * (i + 1)
+        for _ in range(2):
+            with pytest.raises(BudgetExhausted, match=r"0 of its 500 cards are left, and this question takes 100"):
+                session.mean("id > 10")
+        assert session.check("id > 10", 1.0, 0.1).holds  # other rows, which do not run out
+        deal(table, deck.location, cards=100, next=True)
+        session.mean("id > 10")
+    with hf.Session(deck.location) as session:
+        assert session.check("id > 11", 1.0, 0.1).holds
+        with pytest.raises(BudgetExhausted, match="0 of its 600 cards are left"):
+            session.mean("id > 11")
+
+
+def test_all_deals_and_slices_keep_the_same_rows(table: Path) -> None:
+    decks = deal(table, table.with_name("s.deck"), cards=3_000, slices=2, checks=SHARE)
+    assert isinstance(decks, list)
+    more = deal(table, table.with_name("s.deck"), cards=3_000, slices=2, next=True)
+    assert isinstance(more, list)
+    kept = ids_kept(decks[0])
+    for deck in (*decks, *more):
+        assert ids_kept(deck) == kept
+        assert not ids_dealt(deck) & set(kept)
+        assert deck.fingerprint == decks[0].fingerprint
+
+
+def test_rows_in_another_order_are_refused_where_some_are_kept(table: Path) -> None:
+    deck = dealt(table, 500, checks=SHARE)
+    for turned in (lambda frame: frame.reverse(), lambda frame: frame[:-1]):
+        turned(pl.read_parquet(table)).write_parquet(table.with_name("other.parquet"))
+        with pytest.raises(RowSourceError, match="come in another order"):
+            deal(table.with_name("other.parquet"), deck.location, cards=500, next=True)
+
+
+def test_rows_that_come_in_another_order_the_second_time_are_refused(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, times = FileScan.batches, count()
+
+    def turned(self: FileScan, after: int = 0) -> Iterator[pl.DataFrame]:
+        batches = read(self, after)
+        return batches if next(times) == 0 else (batch.reverse() for batch in batches)
+
+    monkeypatch.setattr(FileScan, "batches", turned)
+    with pytest.raises(RowSourceError, match="another order when they were read again"):
+        dealt(table, 500, checks=SHARE)
+    assert not table.with_name("t.deck").exists()
+    dealt(table, 500)  # without checks, the order of rows does not matter
+
+
+def test_two_decks_that_keep_other_rows_do_not_share_a_ledger(table: Path) -> None:
+    """What one checks on, the other would ask."""
+    one, other, none = (
+        dealt(table, 500, checks=SHARE),
+        dealt(table, 500, "o.deck", checks=SHARE),
+        dealt(table, 500, "n.deck"),
+    )
+    assert len({one.fingerprint, other.fingerprint, none.fingerprint}) == 3
+    ledger = table.with_name("one.ledger")
+    with hf.Session(one, ledger=ledger) as session:
+        session.check("id > 1", 1.0, 0.1)
+    for deck in (other, none):
+        with pytest.raises((PlanConflict, RowSourceError)):
+            hf.Session(deck, ledger=ledger)
+
+
+@pytest.mark.parametrize("stage", ["_deal_here", "_fingerprint", "_write"])
+def test_a_deal_that_was_interrupted_keeps_what_it_kept(
+    table: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, act = Job.__dict__[stage], []
+
+    def interrupted(self: Job, *args: object) -> object:
+        found = work(self, *args)
+        if not act:
+            act.append(KeptRows.read(self.work / KEPT).division.key)
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(Job, stage, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dealt(table, 30_000, checks=SHARE)
+    deck = dealt(table, 30_000, checks=SHARE)
+    assert [KeptRows.read(deck.location / KEPT).division.key] == act
+    assert ids_dealt(deck) == set(range(ROWS)) - set(ids_kept(deck))
+
+
+def test_what_cannot_be_is_refused(table: Path) -> None:
+    deck = dealt(table, 500)
+    with pytest.raises(InvalidArgument, match=r"kept for them: none. Deal one with checks=0.2"):
+        hf.Session(deck, checks=0.2)
+    with pytest.raises(InvalidArgument, match="was decided with the first cards"):
+        dealt(table, 500, next=True, checks=0.2)
+    for name, given in (("checks", 0.2), ("distinct", True), ("unit", "id")):
+        with pytest.raises(InvalidArgument, match=f"{name} must be left out with an engine"):
+            dealt(table, 500, "e.deck", engine="ray", **{name: given})
+    with pytest.raises(InvalidArgument, match="must leave two rows to check on"):
+        dealt(table, 500, "f.deck", checks=1e-9)
+    assert not table.with_name("f.deck").exists()
+    kept = dealt(table, 500, "k.deck", checks=SHARE)
+    with pytest.raises(InvalidArgument, match=r"200 of 2,000"):
+        hf.Session(kept, checks=0.2)
+    with pytest.raises(InvalidArgument, match="takes a session that goes on"):
+        hf.Session(kept, queries=3, end=True)
+    with pytest.raises(InvalidArgument, match="checks must be left out with an engine"):
+        dealt(table, 500, "k.deck", engine="ray", next=True)
+    assert hf.Session(kept, checks=SHARE).plan.terms.rows == 1_800
