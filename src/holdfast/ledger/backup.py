@@ -171,10 +171,9 @@ def restore(
 
 def _refuse_data(location: str | Path) -> None:
     """Refuse data in place of their ledger: a restore would take them for a damaged one, and move them aside."""
-    from holdfast.rows.scans.files import FORMATS
-
     path = Path(location)
-    if "://" not in str(location) and (path.is_dir() or path.suffix.lower() in FORMATS):
+    beside = (path.with_name(f"{path.name}{ending}") for ending in (".holdfast", ".ledger", ".witness"))
+    if "://" not in str(location) and (path.is_dir() or any(each.exists() for each in beside)):
         raise InvalidArgument(f"{location} is data. Give their ledger: {file_beside(path)}.", name="location")
 
 
