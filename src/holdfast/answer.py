@@ -148,7 +148,7 @@ class Record:
         """The record without the question."""
         if self.made_up:
             return "made up, nothing read or spent"
-        read = "asked before, free" if self.cached else f"{self.rows_read:,} rows read"
+        read = "asked before, free" if self.cached else write_rows(self.rows_read)
         return f"{self.guarantee}, {read}, no. {self.seq}"
 
 
@@ -453,6 +453,15 @@ def write_end(x: float, digits: int, *, up: bool) -> str:
         step = 10.0 ** (floor(log10(abs(x))) - digits + 1)
         text = f"{x + step if up else x - step:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(x) < LONG else text
+
+
+def write_rows(rows: int) -> str:
+    """Write how many rows were read.
+
+    >>> write_rows(1), write_rows(12_000)
+    ('1 row read', '12,000 rows read')
+    """
+    return f"{rows:,} row{'' if rows == 1 else 's'} read"
 
 
 def write_far(x: float, digits: int, *, up: bool) -> str:

@@ -11,6 +11,7 @@ import gc
 import itertools
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -184,6 +185,24 @@ def test_a_batch_that_fails_before_it_is_committed_is_written_one_by_one(tmp_pat
     got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
     assert sorted(entry.seq for entry, _ in got) == list(range(1, THREADS + 1))  # all of them were paid for
     assert ledger.verify().seq == THREADS
+
+
+def test_a_database_that_does_not_come_back_is_waited_for_once_and_not_by_everyone_in_turn(tmp_path, monkeypatch):
+    ledger, tries = begin(tmp_path / "x.ledger"), []
+    places, store = reserved(ledger), ledger._store.store
+
+    def busy(connection):
+        tries.append(connection)
+        raise sqlite3.OperationalError("database is locked")
+
+    def away(_):
+        monkeypatch.setattr(store, "execute_begin", busy)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(DatabaseTransaction, "finish", away)
+    got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
+    assert all(isinstance(one, LedgerUnavailable) for one in got)
+    assert len(tries) == 1
 
 
 def test_what_is_written_is_shown_whatever_becomes_of_the_turn(tmp_path, monkeypatch):
@@ -480,6 +499,14 @@ def test_a_commit_that_postgresql_turned_into_a_rollback_shows_nobody_an_answer(
     monkeypatch.undo()
     assert commit(ledger, 1)[0].seq == 1
     ledger.close()
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch):
+    monkeypatch.setattr("holdfast.ledger.postgres.AWAY", {"connect_timeout": 1})
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and that is all
+        port = silent.getsockname()[1]
+        with pytest.raises(LedgerUnavailable, match="timeout"):
+            begin(f"postgresql://somebody@127.0.0.1:{port}/somewhere")
 
 
 def test_a_text_that_cannot_be_sent_is_its_own_callers_trouble(postgres_url):

@@ -22,6 +22,7 @@ from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
 from holdfast.ledger.store import START, Row, Tip, Transaction, closed_error, nested_error, second_ledger
 from holdfast.ledger.tables import Statements
 
+AWAY = {"connect_timeout": 10, "tcp_user_timeout": 20_000}  # seconds and milliseconds that a server may be silent
 _LOOK = 0.01  # seconds between two looks whether a connection is still open when a fork waits
 
 
@@ -282,11 +283,12 @@ class Database(ABC, OfOneProcess):
                 raise
             if not deciding or len(batch) == 1:
                 return _failed(batch, error)
-            for pending in batch:  # one of them is the reason: nobody else's work shall fail with it
+            for place, pending in enumerate(batch):  # one is the reason: nobody else's work shall fail with it
                 try:
                     self._write_together(partial(list, [pending]))
-                except BaseException as again:  # noqa: BLE001 - not even begun; raised in the thread that waits
-                    _failed([pending], again)
+                except BaseException as again:  # noqa: BLE001 - not even begun; raised in the threads that wait
+                    _failed(batch[place:], again)
+                    break  # each of the others would wait as long, in vain
         return batch
 
     def commit(self, connection: Any) -> None:

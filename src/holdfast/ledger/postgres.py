@@ -15,7 +15,7 @@ from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import Connection, Database
+from holdfast.ledger.database import AWAY, Connection, Database
 from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
 
 LOCK_TIMEOUT = 20  # seconds to wait for a lock
@@ -43,7 +43,8 @@ class PostgresStore(Database):
 
     def __init__(self, url: URL, dataset: str) -> None:
         url = url.set(drivername="postgresql+psycopg")
-        _, self._address = url.get_dialect()().create_connect_args(url)
+        _, address = url.get_dialect()().create_connect_args(url)
+        self._address = {**AWAY, **address}
         super().__init__(url.render_as_string(hide_password=True), dataset, SQL)
 
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:

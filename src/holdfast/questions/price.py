@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from holdfast import notebook
-from holdfast.answer import write_end
+from holdfast.answer import write_end, write_rows
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import Terms
@@ -175,7 +175,7 @@ class Price:
             without, with_it = (f"±{write_end(margin, 4, up=True)}" for margin in self.later)
             short = f"; after {MORE} more answers one has {with_it} instead of {without}"
         worth = f"worth {write_answers(self.answers)}" if self.later else f"{write_answers(self.answers)} of the budget"
-        cost = f"{worth}, {self.rows_read:,} rows read"
+        cost = f"{worth}, {write_rows(self.rows_read)}"
         less = "" if self.cheaper is None else f" ({self.cheaper})"
         return f"{cost}{promise}{short}: {self.question}{less}"
 

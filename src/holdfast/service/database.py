@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from holdfast.errors import InvalidArgument, MissingExtra, ServiceUnavailable
+from holdfast.ledger.database import AWAY
 from holdfast.ledger.lock_file import open_private
 
 UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
@@ -131,7 +132,7 @@ def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
         engine = sa.create_engine(url, connect_args={"timeout": LOCK_TIMEOUT, "check_same_thread": False}, **POOL)
         statements = ["PRAGMA journal_mode=WAL", f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"]
     else:
-        engine = sa.create_engine(url, pool_pre_ping=True, **POOL)
+        engine = sa.create_engine(url.update_query_dict(_unless_said(url)), pool_pre_ping=True, **POOL)
         statements = [f"SET synchronous_commit TO {'on' if durable else 'off'}"]
 
     @sa.event.listens_for(engine, "connect")
@@ -143,6 +144,11 @@ def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
         cursor.close()
 
     return engine
+
+
+def _unless_said(url: sa.URL) -> dict[str, str]:
+    """Return for how long a server may be silent, as far as its address does not say."""
+    return {name: str(most) for name, most in AWAY.items() if name not in url.query}
 
 
 @contextmanager
