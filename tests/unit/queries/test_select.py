@@ -33,7 +33,7 @@ REFUSED = {
     "SELECT AVG(x) FROM (SELECT 1)": "A SELECT inside another is not available",
     "SELECT AVG(x) FROM flights WHERE y IN (SELECT 1)": "A SELECT inside another is not available",
     "WITH a AS (SELECT 1) SELECT AVG(x) FROM a": "WITH is not available",
-    "SELECT AVG(x) FROM flights HAVING AVG(x) > 1": "HAVING is not available: values are known within",
+    "SELECT AVG(x) FROM flights HAVING AVG(x) > 1": "HAVING is not available: values are intervals",
     "SELECT AVG(x) FROM flights ORDER BY DESC": "ORDER BY needs a column of the result",
     "SELECT AVG(x) FROM flights LIMIT 1.5": "LIMIT must be a whole number; got 1.5.",
     "SELECT AVG(x) FROM flights LIMIT 3 ORDER BY 1": "in this order and each once",
