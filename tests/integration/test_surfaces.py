@@ -20,7 +20,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import holdfast as hf
-from holdfast.cli.commands.ask import build as build_command
+from holdfast.cli.commands.ask import _with_options_of
 from holdfast.questions import KINDS
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real, Reals, ShortText, Text, Whole
@@ -198,8 +198,8 @@ def test_the_tools_of_agents_take_the_options_of_the_kind(name: str, tool: str) 
 def command_line_options(kind: Kind[..., Any]) -> dict[str, str | None]:
     """Return the options of a kind on the command line, and the default that their help names."""
     found = {}
-    for parameter in signature(build_command()).parameters.values():
-        help_text = get_args(parameter.annotation)[1].help or ""
+    for parameter in signature(_with_options_of([kind])).parameters.values():
+        help_text = getattr(get_args(parameter.annotation)[1].parameter(parameter.name, str, None), "help", None) or ""
         stated = re.search(rf"[\[ ]{kind.name}(?P<remark> \([^)]*\))?[,\]]", help_text)
         if stated is not None:
             name = parameter.name.removeprefix(f"{kind.name}_")  # where the command has an option of that name

@@ -1,6 +1,6 @@
 """From a function to a command: its parameters are the arguments and options, its docstring is the help.
 
-A parameter is annotated `Annotated[type, Argument(...)]` or `Annotated[type, Option(...)]`; what it defaults to is what
+A parameter is annotated `Annotated[type, Argument(...)]` or `Annotated[type, Flag(...)]`; what it defaults to is what
 it is when left out. Click parses the words; the same signature can be spread over several commands (`options.py`).
 """
 
@@ -49,7 +49,7 @@ class _Argument(click.Argument):
         return self.make_metavar(ctx).strip("[]").removesuffix("..."), self.meaning + "  [required]" * self.required
 
 
-class Option:
+class Flag:
     """A word by its flag: by default the name of the parameter, and for a switch also its opposite.
 
     Parameters

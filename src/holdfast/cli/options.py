@@ -6,7 +6,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Option, spread
+from holdfast.cli.command import Argument, Flag, spread
 from holdfast.cli.messages import PLAN_FLAGS, in_flags, noting_warnings
 
 if TYPE_CHECKING:
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 def plan_option(help: str) -> Any:
     """Describe an option of the plan, which help lists in a section of its own."""
-    return Option(help=help, section="Options of the plan")
+    return Flag(help=help, section="Options of the plan")
 
 
 # The flag of an option is the name of the parameter, unless it is declared here.
 Data = Annotated[str, Argument(metavar="DATA", help="A Parquet, CSV or Arrow file, or a holdfast folder.")]
-Json = Annotated[bool, Option("--json", help="Write one JSON document to standard output.")]
-Ledger = Annotated[str | None, Option(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")]
+Json = Annotated[bool, Flag("--json", help="Write one JSON document to standard output.")]
+Ledger = Annotated[str | None, Flag(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")]
 Unit = Annotated[
     str | None,
-    Option(metavar="COLUMN", help="Which rows belong together, if rows are not independent; remembered."),
+    Flag(metavar="COLUMN", help="Which rows belong together, if rows are not independent; remembered."),
 ]
 Target = Annotated[str, Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger's file or database URL.")]
-WhichDataset = Annotated[str | None, Option("--dataset", help="Which dataset, in a database with several.")]
+WhichDataset = Annotated[str | None, Flag("--dataset", help="Which dataset, in a database with several.")]
 Queries = Annotated[int | None, plan_option("How many questions to plan for.")]
 Flips = Annotated[int | None, plan_option("How many single flips to plan for.")]
 _MARGIN = "the margin (±) that every answer should have, for answers between 0 and 1."
@@ -48,8 +48,8 @@ ChecksShare = Annotated[
 ]
 Guarantee = Annotated[str, plan_option("best, or one of {guarantees}.")]
 Mechanism = Annotated[str, plan_option("best, or one of {mechanisms}.")]
-Worlds = Annotated[int, Option(least=1, help="Independent worlds.")]
-Processes = Annotated[int | None, Option(least=1, help="Worlds to run at once; left out: as many as save time.")]
+Worlds = Annotated[int, Flag(least=1, help="Independent worlds.")]
+Processes = Annotated[int | None, Flag(least=1, help="Worlds to run at once; left out: as many as save time.")]
 
 
 def planned(queries: int | None, flips: int | None) -> int | dict[str, int] | None:

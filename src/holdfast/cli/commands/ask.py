@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from holdfast.cli.command import Argument, Command, Option, spread
+from holdfast.cli.command import Argument, Command, Flag, spread
 from holdfast.cli.messages import in_flags, noting_warnings
 from holdfast.cli.options import Data, Json, Ledger, Unit, open_session, with_plan
 from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
@@ -16,7 +16,7 @@ from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, wri
 if TYPE_CHECKING:
     from holdfast.answer import AnyAnswer
     from holdfast.questions.kind import Kind
-    from holdfast.questions.options import Option as KindOption
+    from holdfast.questions.options import Option
 
 NO_ARGS_IS_HELP = True
 QUESTION = "Options of the question"
@@ -36,14 +36,14 @@ def command(
         Argument(metavar="QUESTION", help='An expression about one row, such as "dep_delay > 15"; a loss for a fit.'),
     ],
     *,
-    kind: Annotated[str, Option(help="The kind of question.", section=QUESTION, complete=_kinds)] = "mean",
+    kind: Annotated[str, Flag(help="The kind of question.", section=QUESTION, complete=_kinds)] = "mean",
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
     ledger: Ledger = None,
     unit: Unit = None,
-    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
-    price: Annotated[bool, Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
+    analyst: Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, Flag("--price", help="Show what the answer would cost; spend nothing.")] = False,
+    dry_run: Annotated[bool, Flag("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Ask one question.
@@ -151,7 +151,7 @@ def _show(answer: "AnyAnswer") -> None:
 OWN = [name for name in signature(command).parameters if name != "texts"]
 
 
-def _parameters(kind: "Kind[..., Any]") -> "dict[str, KindOption]":
+def _parameters(kind: "Kind[..., Any]") -> "dict[str, Option]":
     """Return the options of a kind by their names here: its own, unless this command has such a name for itself."""
     taken = (*OWN, "help")
     return {f"{kind.name}_{each.name}" if each.name in taken else each.name: each for each in kind.options[1:]}
@@ -168,7 +168,7 @@ def _flags(kind: "Kind[..., Any]") -> dict[str, str]:
 
 def _with_options_of(kinds: "Iterable[Kind[..., Any]]") -> Callable[..., None]:
     """Return the command with the options of these kinds in its signature."""
-    uses: dict[str, list[tuple[Kind[..., Any], KindOption]]] = {}
+    uses: dict[str, list[tuple[Kind[..., Any], Option]]] = {}
     for kind in kinds:
         for name, option in _parameters(kind).items():
             uses.setdefault(name, []).append((kind, option))
@@ -177,7 +177,7 @@ def _with_options_of(kinds: "Iterable[Kind[..., Any]]") -> Callable[..., None]:
     return spread(command, texts=options)
 
 
-def _option(name: str, uses: "list[tuple[Kind[..., Any], KindOption]]") -> Any:
+def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
     """Describe an option: what it means, and for which kinds, once for all kinds that mean the same."""
     from holdfast.questions.options import Choice
 
@@ -192,7 +192,7 @@ def _option(name: str, uses: "list[tuple[Kind[..., Any], KindOption]]") -> Any:
     elif form.example:
         example = form.example.replace(", ", ",")  # one word for the shell
         text += f' Example: "{example}"' if " " in example else f" Example: {example}"
-    return Annotated[str | None, Option(_flag(name), metavar=metavar, help=text, section=QUESTION)]
+    return Annotated[str | None, Flag(_flag(name), metavar=metavar, help=text, section=QUESTION)]
 
 
 class AskCommand(Command):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json, Processes, Worlds
 from holdfast.cli.output import progress_bar, say, show_json, table
 
@@ -23,17 +23,17 @@ def command(
     ] = ALL,
     analyst: Annotated[
         str,
-        Option(
+        Flag(
             help="weighted, persistent, sign, selection, selection-signal, boosting, fingerprint, climber or harmless."
         ),
     ] = "weighted",
-    rows: Annotated[int, Option(least=20, help="Rows in each world.")] = 5_000,
-    queries: Annotated[int, Option(least=3, help="Questions the analyst asks in each world.")] = 501,
+    rows: Annotated[int, Flag(least=20, help="Rows in each world.")] = 5_000,
+    queries: Annotated[int, Flag(least=3, help="Questions the analyst asks in each world.")] = 501,
     worlds: Worlds = 20,
-    confidence: Annotated[float, Option(help="Probability with which promises must hold.")] = 0.95,
-    seed: Annotated[int | None, Option(least=0, help="Repeat a run; left out: a random seed, which is shown.")] = None,
+    confidence: Annotated[float, Flag(help="Probability with which promises must hold.")] = 0.95,
+    seed: Annotated[int | None, Flag(least=0, help="Repeat a run; left out: a random seed, which is shown.")] = None,
     processes: Processes = None,
-    picture: Annotated[Path | None, Option(help="Write a PNG (needs matplotlib).")] = None,
+    picture: Annotated[Path | None, Flag(help="Write a PNG (needs matplotlib).")] = None,
     json: Json = False,
 ) -> None:
     """Attack mechanisms on data whose population is known, and compare claimed, actual and promised errors.

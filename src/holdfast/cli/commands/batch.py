@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.messages import noting_warnings
 from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table, written
@@ -18,11 +18,9 @@ def command(
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
-    price: Annotated[bool, Option("--price", help="Show what they would cost; spend nothing.")] = False,
-    register: Annotated[
-        bool, Option("--register", help="Write the list into the ledger, and ask nothing yet.")
-    ] = False,
+    analyst: Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, Flag("--price", help="Show what they would cost; spend nothing.")] = False,
+    register: Annotated[bool, Flag("--register", help="Write the list into the ledger, and ask nothing yet.")] = False,
     json: Json = False,
 ) -> None:
     """Ask a list of questions at once, registered in the ledger before the first answer.

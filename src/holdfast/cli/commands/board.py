@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.commands.verify import with_data
 from holdfast.cli.options import Confidence, Json, Ledger
 from holdfast.cli.output import note, say, show_json, table
@@ -39,26 +39,26 @@ def make(
             help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's.",
         ),
     ],
-    id: Annotated[str, Option(help="The column of ids.")] = "id",
-    target: Annotated[str, Option(help="The column of labels.")] = "label",
+    id: Annotated[str, Flag(help="The column of ids.")] = "id",
+    target: Annotated[str, Flag(help="The column of labels.")] = "label",
     unit: Annotated[
-        str | None, Option(help="The column that says which rows belong together, such as a conversation.")
+        str | None, Flag(help="The column that says which rows belong together, such as a conversation.")
     ] = None,
-    metric: Annotated[str, Option(help="What is scored: {metrics}.")] = "accuracy",
+    metric: Annotated[str, Flag(help="What is scored: {metrics}.")] = "accuracy",
     within: Annotated[
-        tuple[float, float] | None, Option(metavar="LOW HIGH", help="The range of labels or scores.")
+        tuple[float, float] | None, Flag(metavar="LOW HIGH", help="The range of labels or scores.")
     ] = None,
-    clip: Annotated[float | None, Option(help="The least probability that log loss takes.")] = None,
+    clip: Annotated[float | None, Flag(help="The least probability that log loss takes.")] = None,
     classes: Annotated[
-        str | None, Option(metavar="A,B,C", help="The labels that probabilities are given to, a column each.")
+        str | None, Flag(metavar="A,B,C", help="The labels that probabilities are given to, a column each.")
     ] = None,
-    step: Annotated[float | None, Option(help="The width of a cell of the grid, in units of the metric.")] = None,
+    step: Annotated[float | None, Flag(help="The width of a cell of the grid, in units of the metric.")] = None,
     about: Annotated[
-        str, Option(help="What intervals are about: population, labels (of these cases) or rows.")
+        str, Flag(help="What intervals are about: population, labels (of these cases) or rows.")
     ] = "labels",
     confidence: Confidence = None,
     confusion: Annotated[
-        float | None, Option(help="The share of rows that tell precision, recall and F1 instead of scoring.")
+        float | None, Flag(help="The share of rows that tell precision, recall and F1 instead of scoring.")
     ] = None,
     ledger: Ledger = None,
     json: Json = False,
@@ -102,14 +102,12 @@ def submit(
     predictions: Annotated[
         str, Argument(metavar="PREDICTIONS", help="CSV, JSON lines or Parquet with ids; or an evaluation's file.")
     ],
-    by: Annotated[str | None, Option(help="Who submits; at a server, the token says it.")] = None,
-    name: Annotated[str | None, Option(help="What the submission is called in the standings.")] = None,
-    metric: Annotated[
-        str | None, Option(help="Which scores of an evaluation's file to take, if it has several.")
-    ] = None,
-    part: Annotated[str | None, Option(help="Which filter or evaluation of the file, if it has several.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Check the file; score and spend nothing.")] = False,
-    receipt: Annotated[Path | None, Option(help="Write the receipt to this file.")] = None,
+    by: Annotated[str | None, Flag(help="Who submits; at a server, the token says it.")] = None,
+    name: Annotated[str | None, Flag(help="What the submission is called in the standings.")] = None,
+    metric: Annotated[str | None, Flag(help="Which scores of an evaluation's file to take, if it has several.")] = None,
+    part: Annotated[str | None, Flag(help="Which filter or evaluation of the file, if it has several.")] = None,
+    dry_run: Annotated[bool, Flag("--dry-run", help="Check the file; score and spend nothing.")] = False,
+    receipt: Annotated[Path | None, Flag(help="Write the receipt to this file.")] = None,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:
@@ -178,7 +176,7 @@ def standings(board: BoardPlace, ledger: Ledger = None, json: Json = False) -> N
 
 def verify(
     board: Annotated[str, Argument(metavar="BOARD", help="The folder of a board.")],
-    head: Annotated[str | None, Option(help="A head published earlier, which the ledger must contain.")] = None,
+    head: Annotated[str | None, Flag(help="A head published earlier, which the ledger must contain.")] = None,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import click
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.messages import noting_warnings
 from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table, written
@@ -23,9 +23,9 @@ def command(
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
+    analyst: Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")] = None,
     strict: Annotated[
-        bool, Option("--strict", help="End with code 21 if an interval leaves an expectation open.")
+        bool, Flag("--strict", help="End with code 21 if an interval leaves an expectation open.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json, has_password
 from holdfast.cli.output import note, say, show_json
 from holdfast.errors import InvalidArgument
@@ -13,20 +13,20 @@ NO_ARGS_IS_HELP = True
 def command(
     source: Annotated[str, Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
     deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
-    cards: Annotated[float, Option(help="How many draws: questions times rows that an answer reads.")],
-    next: Annotated[bool, Option("--next", help="Deal more cards into a deck that is there.")] = False,
-    slices: Annotated[int, Option(help="Decks to deal at once, one for each machine.")] = 1,
+    cards: Annotated[float, Flag(help="How many draws: questions times rows that an answer reads.")],
+    next: Annotated[bool, Flag("--next", help="Deal more cards into a deck that is there.")] = False,
+    slices: Annotated[int, Flag(help="Decks to deal at once, one for each machine.")] = 1,
     complete: Annotated[
-        str | None, Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
+        str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
     unit: Annotated[
-        str | None, Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
+        str | None, Flag(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
     ] = None,
     distinct: Annotated[
-        bool, Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
+        bool, Flag("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
     ] = False,
     checks: Annotated[
-        float | None, Option(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
+        float | None, Flag(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
     ] = None,
     json: Json = False,
 ) -> None:

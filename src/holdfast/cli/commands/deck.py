@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json
 from holdfast.cli.output import say, show_json
 
@@ -11,7 +11,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     deck: Annotated[str, Argument(metavar="DECK", help="A deck, for example events.deck.")],
-    ledger: Annotated[str | None, Option(help="A path or a database URL, if it is not beside the deck.")] = None,
+    ledger: Annotated[str | None, Flag(help="A path or a database URL, if it is not beside the deck.")] = None,
     json: Json = False,
 ) -> None:
     """Show how many cards of a deck are left, and for how many answers.

@@ -7,7 +7,7 @@ from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from holdfast.cli.command import Option
+from holdfast.cli.command import Flag
 from holdfast.cli.options import Json
 from holdfast.cli.output import progress_bar, say, show_json, table
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def command(
-    output: Annotated[Path, Option(help="Folder for the data, the numbers and the picture.")] = Path("demo-output"),
-    rows: Annotated[int, Option(least=10_000, help="Rows of the made-up data.")] = 1_000_000,
-    questions: Annotated[int, Option(least=50, most=10_000, help="Questions of the analyst in part 3.")] = 10_000,
-    seed: Annotated[int | None, Option(least=0, help="Repeat a run: the same data, the same draws.")] = None,
+    output: Annotated[Path, Flag(help="Folder for the data, the numbers and the picture.")] = Path("demo-output"),
+    rows: Annotated[int, Flag(least=10_000, help="Rows of the made-up data.")] = 1_000_000,
+    questions: Annotated[int, Flag(least=50, most=10_000, help="Questions of the analyst in part 3.")] = 10_000,
+    seed: Annotated[int | None, Flag(least=0, help="Repeat a run: the same data, the same draws.")] = None,
     json: Json = False,
 ) -> None:
     """See holdfast work, in under a minute.

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from holdfast.cli.command import Option
+from holdfast.cli.command import Flag
 from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import say, show_json, table, written
 
@@ -11,7 +11,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    limit: Annotated[int, Option(least=1, help="How many of the newest answers to show.")] = 20,
+    limit: Annotated[int, Flag(least=1, help="How many of the newest answers to show.")] = 20,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:

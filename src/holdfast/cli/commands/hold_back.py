@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from holdfast.cli.command import Option
+from holdfast.cli.command import Flag
 from holdfast.cli.messages import noting_warnings
 from holdfast.cli.options import Confidence, Data, Json, Ledger, Unit
 from holdfast.cli.output import note, say, show_json
@@ -12,9 +12,9 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    explore: Annotated[float, Option(help="The share of rows to look at.")] = 0.5,
+    explore: Annotated[float, Flag(help="The share of rows to look at.")] = 0.5,
     id: Annotated[
-        str | None, Option(metavar="A,B", help="Columns that name rows; the held part does not have them.")
+        str | None, Flag(metavar="A,B", help="Columns that name rows; the held part does not have them.")
     ] = None,
     confidence: Confidence = None,
     ledger: Ledger = None,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.messages import noting_warnings
 from holdfast.cli.options import Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, show_json
@@ -15,17 +15,17 @@ from holdfast.errors import InvalidArgument, MissingExtra
 @with_plan
 def command(
     data: Annotated[list[str] | None, Argument(metavar="DATA", help="Files or folders to ask; or use --url.")] = None,
-    url: Annotated[str | None, Option(help="Ask a holdfast server instead of files.")] = None,
+    url: Annotated[str | None, Flag(help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
-        str | None, Option(help="The token for --url; with --http, the token agents must send.")
+        str | None, Flag(help="The token for --url; with --http, the token agents must send.")
     ] = None,
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str, Option(help="The name on the answers in the ledger.")] = "agent",
-    http: Annotated[bool, Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
-    host: Annotated[str, Option(help="The address to listen on, with --http.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="The port, with --http.")] = 8766,
+    analyst: Annotated[str, Flag(help="The name on the answers in the ledger.")] = "agent",
+    http: Annotated[bool, Flag("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
+    host: Annotated[str, Flag(help="The address to listen on, with --http.")] = "127.0.0.1",
+    port: Annotated[int, Flag(help="The port, with --http.")] = 8766,
     json: Json = False,
 ) -> None:
     """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan; submit and standings.

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json
 from holdfast.cli.output import say, show_json
 
@@ -14,18 +14,18 @@ def command(
     ] = "coins",
     analyst: Annotated[
         str,
-        Option(
+        Flag(
             help="weighted, persistent, sign, selection, selection-signal, boosting, fingerprint, climber or harmless."
         ),
     ] = "weighted",
-    rows: Annotated[int, Option(least=20, help="Rows in each sample.")] = 2_000,
-    queries: Annotated[int, Option(least=3, help="Questions in each interaction.")] = 501,
-    samples: Annotated[int, Option(least=1, help="Samples on which the interaction is simulated.")] = 5,
-    epsilon: Annotated[float, Option(help="How private the choice among all questions is.")] = 0.1,
+    rows: Annotated[int, Flag(least=20, help="Rows in each sample.")] = 2_000,
+    queries: Annotated[int, Flag(least=3, help="Questions in each interaction.")] = 501,
+    samples: Annotated[int, Flag(least=1, help="Samples on which the interaction is simulated.")] = 5,
+    epsilon: Annotated[float, Flag(help="How private the choice among all questions is.")] = 0.1,
     after: Annotated[
-        int | None, Option(least=0, help="Resume one interaction after so many questions instead (A5).")
+        int | None, Flag(least=0, help="Resume one interaction after so many questions instead (A5).")
     ] = None,
-    seed: Annotated[int | None, Option(least=0, help="Repeat a run.")] = None,
+    seed: Annotated[int | None, Flag(least=0, help="Repeat a run.")] = None,
     json: Json = False,
 ) -> None:
     """Simulate interactions and search them for a question on which the sample misleads (the paper's monitors).

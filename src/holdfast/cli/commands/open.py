@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from holdfast.cli.command import Option
+from holdfast.cli.command import Flag
 from holdfast.cli.messages import noting_warnings
 from holdfast.cli.options import Data, Json, Unit
 from holdfast.cli.output import note, say, show_json, table
@@ -13,20 +13,20 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    folder: Annotated[str | None, Option(help="Where to put the folder of columns.")] = None,
+    folder: Annotated[str | None, Flag(help="Where to put the folder of columns.")] = None,
     complete: Annotated[
-        str | None, Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
+        str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
     types: Annotated[
-        str | None, Option(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
+        str | None, Flag(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
     unit: Unit = None,
-    separator: Annotated[str | None, Option(help="What separates the values of a CSV file, such as ';'.")] = None,
-    encoding: Annotated[str, Option(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
+    separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';'.")] = None,
+    encoding: Annotated[str, Flag(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
     null_values: Annotated[
-        str | None, Option(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
+        str | None, Flag(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
     ] = None,
-    decimal: Annotated[str, Option(help="The decimal point of a CSV file: . or a comma.")] = ".",
+    decimal: Annotated[str, Flag(help="The decimal point of a CSV file: . or a comma.")] = ".",
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.

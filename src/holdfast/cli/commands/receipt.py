@@ -4,7 +4,7 @@ import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import note, say, show_json
 from holdfast.errors import InvalidArgument, UnknownName
@@ -17,7 +17,7 @@ def command(
     seq: Annotated[
         int, Argument(metavar="NUMBER", help="The number of the answer, as `holdfast history` shows it.", least=0)
     ],
-    output: Annotated[Path | None, Option("--output", "-o", help="Write it to this file.")] = None,
+    output: Annotated[Path | None, Flag("--output", "-o", help="Write it to this file.")] = None,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json
 from holdfast.cli.output import note, say, show_json
 
@@ -17,12 +17,10 @@ def command(
             help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; or all.",
         ),
     ] = None,
-    full: Annotated[bool, Option("--full", help="Run at full size: minutes instead of seconds.")] = False,
-    output: Annotated[Path, Option(help="Folder for the numbers, the figures and the page.")] = Path(
-        "reproduce-output"
-    ),
-    seed: Annotated[int, Option(least=0)] = 1,
-    processes: Annotated[int | None, Option(least=1, help="Parts to run at once; left out: one per processor.")] = None,
+    full: Annotated[bool, Flag("--full", help="Run at full size: minutes instead of seconds.")] = False,
+    output: Annotated[Path, Flag(help="Folder for the numbers, the figures and the page.")] = Path("reproduce-output"),
+    seed: Annotated[int, Flag(least=0)] = 1,
+    processes: Annotated[int | None, Flag(least=1, help="Parts to run at once; left out: one per processor.")] = None,
     json: Json = False,
 ) -> None:
     """Reproduce the paper's table and claims.

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json, Ledger, Target, is_data
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
@@ -19,7 +19,7 @@ def command(
     ledger: Ledger = None,
     database: Annotated[
         str | None,
-        Option(metavar="URL", help="The token database of a server that served the data: it has seen more."),
+        Flag(metavar="URL", help="The token database of a server that served the data: it has seen more."),
     ] = None,
     json: Json = False,
 ) -> None:

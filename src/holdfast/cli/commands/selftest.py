@@ -4,7 +4,7 @@ from typing import Annotated
 
 import click
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Confidence, Guarantee, Json, Ledger, Margin, Processes, Queries, Worlds, looking
 from holdfast.cli.output import note, progress_bar, say, show_json
 from holdfast.errors import InvalidArgument
@@ -16,16 +16,16 @@ BROKEN = 1
 def command(
     data: Annotated[str | None, Argument(metavar="DATA", help="Test the plan of this dataset; no row is read.")] = None,
     ledger: Ledger = None,
-    rows: Annotated[int | None, Option(help="Or test a plan for this many rows.")] = None,
+    rows: Annotated[int | None, Flag(help="Or test a plan for this many rows.")] = None,
     queries: Queries = None,
     margin: Margin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
     worlds: Worlds = 60,
     questions: Annotated[
-        int | None, Option(least=3, help="Questions in each world; left out: as many as planned.")
+        int | None, Flag(least=3, help="Questions in each world; left out: as many as planned.")
     ] = None,
-    seed: Annotated[int, Option(least=0)] = 0,
+    seed: Annotated[int, Flag(least=0)] = 0,
     processes: Processes = None,
     json: Json = False,
 ) -> None:

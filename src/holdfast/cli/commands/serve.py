@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json, has_password, session_plan, with_plan
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
@@ -21,20 +21,20 @@ def command(
     data: Files = None,
     *,
     plan: Mapping[str, Any],
-    host: Annotated[str | None, Option(help="The address to listen on; default 127.0.0.1.")] = None,
-    port: Annotated[int | None, Option(help="The port; default 8765, 0 for any free one.")] = None,
+    host: Annotated[str | None, Flag(help="The address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, Flag(help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
         str | None,
-        Option(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
+        Flag(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
     ] = None,
-    token_file: Annotated[str | None, Option(help="Holds the admin's token, or receives a new one.")] = None,
-    data_folder: Annotated[str | None, Option(help="Where the admin may register files from.")] = None,
-    public_url: Annotated[str | None, Option(help="The public address, behind a proxy: https://host.")] = None,
-    workers: Annotated[int | None, Option(help="Server processes; default 1.")] = None,
-    rate: Annotated[float | None, Option(help="Requests per second and token, on average.")] = None,
-    burst: Annotated[int | None, Option(help="Requests at once per token.")] = None,
-    open_metrics: Annotated[bool, Option("--open-metrics", help="Show /metrics to anyone, without a token.")] = False,
-    config: Annotated[str | None, Option(metavar="FILE", help="Settings in a TOML file.")] = None,
+    token_file: Annotated[str | None, Flag(help="Holds the admin's token, or receives a new one.")] = None,
+    data_folder: Annotated[str | None, Flag(help="Where the admin may register files from.")] = None,
+    public_url: Annotated[str | None, Flag(help="The public address, behind a proxy: https://host.")] = None,
+    workers: Annotated[int | None, Flag(help="Server processes; default 1.")] = None,
+    rate: Annotated[float | None, Flag(help="Requests per second and token, on average.")] = None,
+    burst: Annotated[int | None, Flag(help="Requests at once per token.")] = None,
+    open_metrics: Annotated[bool, Flag("--open-metrics", help="Show /metrics to anyone, without a token.")] = False,
+    config: Annotated[str | None, Flag(metavar="FILE", help="Settings in a TOML file.")] = None,
     json: Json = False,
 ) -> None:
     """Serve datasets to many analysts: API, web page, one budget for each dataset.

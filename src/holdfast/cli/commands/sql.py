@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.messages import noting_warnings
 from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table
@@ -21,8 +21,8 @@ def command(
     *,
     plan: Mapping[str, Any],
     ledger: Ledger = None,
-    analyst: Annotated[str | None, Option(help="Your name, to be kept in the ledger.")] = None,
-    price: Annotated[bool, Option("--price", help="Show what it would cost; spend nothing.")] = False,
+    analyst: Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, Flag("--price", help="Show what it would cost; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Answer a SELECT of aggregates: a row for each group, and an interval beside every value.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Option
+from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Json, Ledger, is_data, looking, nothing_asked
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, UnknownName
@@ -18,10 +18,10 @@ NO_ARGS_IS_HELP = True
 
 def command(
     target: Annotated[str | None, Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger alone.")] = None,
-    head: Annotated[str | None, Option(help="A head published earlier, which the ledger must contain.")] = None,
-    receipt: Annotated[Path | None, Option(help="Check this receipt against --head.")] = None,
+    head: Annotated[str | None, Flag(help="A head published earlier, which the ledger must contain.")] = None,
+    receipt: Annotated[Path | None, Flag(help="Check this receipt against --head.")] = None,
     ledger: Ledger = None,
-    dataset: Annotated[str | None, Option(help="Which dataset, in a database with several.")] = None,
+    dataset: Annotated[str | None, Flag(help="Which dataset, in a database with several.")] = None,
     json: Json = False,
 ) -> None:
     """Check a ledger, its data, or a receipt.
