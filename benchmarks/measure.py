@@ -119,7 +119,12 @@ def shown(seconds: float) -> str:
     """Return a time for people."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} us"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    return f"{digits(seconds * 1e3)} ms" if seconds < 1 else f"{digits(seconds)} s"
+
+
+def digits(number: float) -> str:
+    """Return a number with three digits, or all those before the point."""
+    return f"{number:,.0f}" if number >= 1_000 else f"{number:.3g}"
 
 
 def rounded(times: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:

@@ -87,16 +87,19 @@ def formula(translator: Any, node: Any) -> None:
     raise nodes.SkipNode
 
 
+LONG = 12  # what a formula may have in a row before a line may end inside its brackets, too
+
+
 def broken(row: ElementTree.Element) -> Iterator[str]:
     """Yield the parts of a formula between which a line of text may end: browsers do not break lines inside of one."""
-    part, depth = "", 0
+    part, size, depth = "", 0, 0
     for child in row:
         sign = (child.text or "") if child.tag == "mo" else ""
         depth += (sign in tuple("([{⟨⌊⌈")) - (sign in tuple(")]}⟩⌋⌉"))
-        binary, part = bool(part), part + ElementTree.tostring(child, "unicode")
-        if depth <= 0 and (sign in tuple("=<>≤≥≠≈∈∼→⇒,") or (binary and sign in ("+", "−"))):
+        binary, part, size = bool(part), part + ElementTree.tostring(child, "unicode"), size + 1
+        if (depth <= 0 or size > LONG) and (sign in tuple("=<>≤≥≠≈∈∼→⇒,") or (binary and sign in ("+", "−"))):
             yield part
-            part = ""
+            part, size = "", 0
     yield part
 
 

@@ -63,11 +63,13 @@ def ask_in_process(folder: str, *rest: Any) -> None:
         ask(session, *rest)
 
 
-def rate(folder: Path, count: int, turn: int, *, processes: bool, known: bool) -> tuple[float, list[float]]:
-    """Return answers a second of WRITERS writers, and every wait; each turn asks questions of its own."""
+def rate(
+    folder: Path, count: int, turn: int, *, writers: int, processes: bool, known: bool
+) -> tuple[float, list[float]]:
+    """Return answers a second of so many writers, and every wait; each turn asks questions of its own."""
     context: Any = multiprocessing.get_context("spawn")
-    start, spans = context.Barrier(WRITERS), context.Queue()
-    numbers = range(turn * WRITERS, (turn + 1) * WRITERS)
+    start, spans = context.Barrier(writers), context.Queue()
+    numbers = range(turn * writers, (turn + 1) * writers)
     with opened(str(folder)) as shared:
         kind, work, first = (
             (context.Process, ask_in_process, str(folder)) if processes else (threading.Thread, ask, shared)
@@ -86,9 +88,9 @@ def rate(folder: Path, count: int, turn: int, *, processes: bool, known: bool) -
 def run(small: bool, scratch: Path) -> Found:
     """Durable answers per second through Session, next to the disk's own rate."""
     found = Found("Committed answers")
-    count = 10 if small else 1_000
+    count, writers = (10, 2) if small else (1_000, WRITERS)
     table = Table(
-        f"Answers of {ROWS_READ:,} rows, {WRITERS} writers on one ledger file",
+        f"Answers of {ROWS_READ:,} rows, {writers} writers on one ledger file",
         ["writers", "a second", "median wait", "longest wait"],
     )
     with tempfile.TemporaryDirectory(dir=scratch) as name:
@@ -101,8 +103,10 @@ def run(small: bool, scratch: Path) -> Found:
         table.rows.append(["write 4 KB and sync, one writer", f"{synced:,.0f}", "", ""])
         cases = [(kind, text) for kind in ("processes", "threads") for text in ("known", "new")]
         for turn, (kind, text) in enumerate(cases):
-            answers, waits = rate(folder, count, turn, processes=kind == "processes", known=text == "known")
-            name = f"{WRITERS} {kind}, {text} texts"
+            answers, waits = rate(
+                folder, count, turn, writers=writers, processes=kind == "processes", known=text == "known"
+            )
+            name = f"{writers} {kind}, {text} texts"
             found.raw[name] = [answers, *(float(f"{wait:.4g}") for wait in waits[:: max(1, len(waits) // 500)])]
             shown = [f"{wait * 1e3:.2f} ms" for wait in (waits[len(waits) // 2], waits[-1])]
             table.rows.append([name, f"{answers:,.0f}", *shown])

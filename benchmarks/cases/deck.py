@@ -36,7 +36,7 @@ import duckdb
 import numpy as np
 import polars as pl
 from benchmarks import environment
-from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
+from benchmarks.measure import Found, Table, alternate, digits, main, medians, rounded, shown
 
 import holdfast
 from holdfast.queries.build import build_mean
@@ -144,7 +144,7 @@ def simulated(row: float, card: float, size: float) -> Table:
     lines = [
         ["rows, questions, rows read for each answer", f"{rows:.0e}, {questions:,}, {DRAWS:,}"],
         ["margin of every answer, all at once", f"±{margin:.4f}"],
-        ["cards, of the number of rows", f"{cards:.1e}, {cards / rows:.1%}"],
+        ["cards, of the number of rows", f"{cards:,.0f}, {cards / rows:.1%}"],
         ["passes over the table", "1"],
         [f"reading and dealing, {row * 1e9:.0f} ns a row and core", f"{reading:.1f} core hours"],
         [f"on {machines} machines with {cores} cores", f"{reading / machines / cores * 60:.1f} minutes"],
@@ -192,7 +192,7 @@ def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bo
     middle = medians(times)
     floor = middle["floor: numpy, random rows"]
     table = Table(f"One share from {DRAWS:,} of {n:,} rows, hot", ["", "time", "over the floor"])
-    table.rows += [[name, shown(each), f"{each / floor:.3g}x"] for name, each in middle.items()]
+    table.rows += [[name, shown(each), f"{digits(each / floor)}x"] for name, each in middle.items()]
     found.tables.append(table)
     found.raw["hot"] = rounded({name: each[::5] for name, each in times.items()})
     found.ratio("a session on a deck / floor", middle["a session on a deck"] / floor, goal=0.6 if full else None)

@@ -26,7 +26,7 @@ import duckdb
 import numpy as np
 import polars as pl
 from benchmarks import diffpriv, flights
-from benchmarks.measure import Found, Table, Times, alternate, main, medians, rounded, shown
+from benchmarks.measure import Found, Table, Times, alternate, digits, main, medians, rounded, shown
 from benchmarks.without_location import WithoutLocation
 
 import holdfast as hf
@@ -219,7 +219,7 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, source: Any, re
                 continue
             middle = medians(times)
             ratio = middle[name] / middle["holdfast"]
-            cells.append(shown(middle[name]) + ("" if "holdfast" in name else f" ({ratio:,.3g}x)"))
+            cells.append(shown(middle[name]) + ("" if "holdfast" in name else f" ({digits(ratio)}x)"))
             if "holdfast" not in name:
                 goal = 1_000.0 if name == "OpenDP" and largest and question == "share" else None
                 compared(found, f"{question}: {name}", middle[name], middle, n, goal)

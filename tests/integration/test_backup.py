@@ -241,7 +241,7 @@ def test_data_in_place_of_their_ledger_are_refused_and_stay(path: Path, tmp_path
     ledger, content = path.with_name("flights.parquet.ledger"), path.read_bytes()
     hf.backup(ledger, tmp_path / "copy")
     for wrong in (lambda: hf.backup(path, tmp_path / "other"), lambda: hf.restore(tmp_path / "copy", path)):
-        with pytest.raises(InvalidArgument, match=r"flights\.parquet is data\. Give their ledger: .*parquet\.ledger\."):
+        with pytest.raises(InvalidArgument, match=r"flights\.parquet is no ledger\. If it is data, .*parquet\.ledger;"):
             wrong()
     assert path.read_bytes() == content
 

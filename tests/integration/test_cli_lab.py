@@ -105,11 +105,11 @@ def test_selftest_of_the_plan_that_stands(tmp_path):
 
 @pytest.mark.slow
 def test_reproduce_writes_numbers_figures_and_page(tmp_path):
-    said = run(tmp_path, "reproduce", "lower_bound", "counting", "--output", "here", "--processes", 2).stdout
+    said = run(tmp_path, "reproduce", "lower_bound", "looseness", "--output", "here", "--processes", 2).stdout
     assert "paper.md" in said
     assert sorted(path.name for path in (tmp_path / "here" / "experiments").iterdir()) == [
-        "counting.json",
-        "counting.png",
+        "looseness.json",
+        "looseness.png",
         "lower_bound.json",
         "lower_bound.png",
     ]

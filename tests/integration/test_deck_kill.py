@@ -43,9 +43,9 @@ count_events(
     (sorting.Runs, "write"), (sorting.Runs, "collect"), (os, "fsync"), (Path, "rename"), (Path, "mkdir"),
 )
 
-def act(table, deck, secret, next, slices, unit):
+def act(table, deck, secret, next, slices, unit, checks):
     secrets.token_bytes = lambda count: secret.encode().ljust(count)
-    deal(table, deck, cards=5_000 if unit is None else 50, next=next, slices=slices, unit=unit)
+    deal(table, deck, cards=5_000 if unit is None else 50, next=next, slices=slices, unit=unit, checks=checks)
 """
 
 
@@ -61,9 +61,10 @@ class Dealers(Forks):
         next: bool = False,
         slices: int = 1,
         unit: str | None = None,
+        checks: float | None = None,
         kill_before: int = NEVER,
     ) -> Ended:
-        return self.run(str(table), str(deck), secret, next, slices, unit, kill_before=kill_before)
+        return self.run(str(table), str(deck), secret, next, slices, unit, checks, kill_before=kill_before)
 
     def whole(self, table: Path, deck: Path, **how: Any) -> int:
         """Deal it all; return how many events that took."""
@@ -134,23 +135,24 @@ def test_a_killed_dealer_leaves_no_deck_that_is_not_whole(
 
 
 def bytes_of(deck: Path, number: int = 1) -> dict[str, bytes]:
-    """What the cards of a deal are."""
-    return {file.name: file.read_bytes() for file in sorted((deck / f"{number:04d}").glob("*.npy"))}
+    """What the cards of a deal are, and the rows that are kept for checks."""
+    files = [*(deck / f"{number:04d}").glob("*.npy"), *(deck / "kept").glob("*.npy")]
+    return {f"{file.parent.name} {file.name}": file.read_bytes() for file in sorted(files)}
 
 
 @pytest.mark.slow
 def test_whoever_goes_on_deals_the_same_cards(dealers: Dealers, table: Path, tmp_path: Path) -> None:
     """Killed three times at different stages, with two slices; who goes on does not know the secret."""
-    whole = [tmp_path / f"whole-{i}-of-2.deck" for i in (1, 2)]
-    events = dealers.whole(table, tmp_path / "whole.deck", secret="first", slices=2)
+    whole, how = [tmp_path / f"whole-{i}-of-2.deck" for i in (1, 2)], {"slices": 2, "checks": 0.1}
+    events = dealers.whole(table, tmp_path / "whole.deck", secret="first", **how)
     decks = [tmp_path / f"t-{i}-of-2.deck" for i in (1, 2)]
     for i, at in enumerate((events // 4, events // 4, events // 2)):
-        dealers.killed(table, tmp_path / "t.deck", at, secret="first" if i == 0 else "other", slices=2)
+        dealers.killed(table, tmp_path / "t.deck", at, secret="first" if i == 0 else "other", **how)
         assert (decks[0] / ".deal.partial" / "begun.json").exists()
-    assert dealers.whole(table, tmp_path / "t.deck", slices=2) < events  # some had been done
+    assert dealers.whole(table, tmp_path / "t.deck", **how) < events  # some had been done
     for deck, expected in zip(decks, whole, strict=True):
         assert bytes_of(deck) == bytes_of(expected)
-        assert [each.name for each in deck.iterdir()] == ["0001"]
+        assert {each.name for each in deck.iterdir()} == {"0001", "kept"}
 
 
 def test_an_interrupt_leaves_what_the_same_call_goes_on_with(

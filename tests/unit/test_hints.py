@@ -7,7 +7,7 @@ import pytest
 
 import holdfast as hf
 
-ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "d": list(range(1_000))}
+ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "when": [0.5] * 1_000, "d": list(range(1_000))}
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "d": list(range(
     [
         ('carrier = "UA"', "write it in single quotes: 'UA'", "carrier = 'UA'"),
         ("my col > 0.2", 'double quotes: "my col"', '"my col" > 0.2'),
+        ("when > 0.2", 'double quotes: "when"', '"when" > 0.2'),
         ("d col > 0.2", 'double quotes: "my col"', '"my col" > 0.2'),
         ("d > 5 && d < 9", "write AND", "d > 5 AND d < 9"),
         ("d > 5 & d < 9", "write AND", "d > 5 AND d < 9"),

@@ -12,8 +12,7 @@ forks.py         what is open is closed before a fork; a child begins anew
 group_commit.py  one thread that writes for all that wait
 places.py        places that a process has taken ahead
 in_flight.py     one thread at a time answers a question
-drawn.py         an answer between its draw and the ledger
-genesis.py       the first entry, and the keys that the ledger's secret gives
+drawn.py         entries on their way: the first one, and answers that nobody has seen
 reading.py       a ledger read back and re-checked
 ledger.py        the rules: begin, find, reserve, commit
 witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw

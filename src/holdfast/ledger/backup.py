@@ -25,6 +25,8 @@ from holdfast.ledger.store import Row, Store, Tip
 from holdfast.ledger.watched import LOST, contains
 from holdfast.ledger.witness import ProcessWitness, Seen, Witness
 
+SQLITE = b"SQLite format 3\0"  # how its files begin
+
 
 def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) -> Head:
     """Copy a ledger into a file of its own, while it is in use; return the newest entry of the copy.
@@ -169,17 +171,26 @@ def restore(
 # -- what is there --------------------------------------------------------------------------------------------------
 
 
-def _refuse_data(location: str | Path) -> None:
-    """Refuse data in place of their ledger: a restore would take them for a damaged one, and move them aside."""
-    from holdfast.rows.scans.files import FORMATS
-
+def _refuse_others(location: str | Path) -> None:
+    """Refuse what is no ledger, such as data: a restore would take it for a damaged one, and move it aside."""
     path = Path(location)
-    if "://" not in str(location) and (path.is_dir() or path.suffix.lower() in FORMATS):
-        raise InvalidArgument(f"{location} is data. Give their ledger: {file_beside(path)}.", name="location")
+    if "://" in str(location) or not path.exists():
+        return
+    if path.is_dir() or (path.suffix != ".ledger" and _beginning(path) not in (SQLITE, b"")):
+        raise InvalidArgument(
+            f"{location} is no ledger. If it is data, give their ledger: {file_beside(path)}; if it is a damaged"
+            " ledger, move it away first.",
+            name="location",
+        )
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(SQLITE))
 
 
 def _existing(location: str | Path, dataset: str | None) -> Store:
-    _refuse_data(location)
+    _refuse_others(location)
     store = store_at(location, dataset or "data")
     try:
         if store.tip() is None:
@@ -221,7 +232,7 @@ def _require_older(path: Path, source: Store, tip: Tip) -> None:
 
 def _target(location: str | Path, dataset: str) -> tuple[Database, Tip | None]:
     """Return where the ledger belongs, and where it ends there; a damaged file is moved aside, to be looked at."""
-    _refuse_data(location)
+    _refuse_others(location)
     target = store_at(location, dataset)
     assert isinstance(target, Database)
     try:

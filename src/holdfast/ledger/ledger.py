@@ -19,9 +19,8 @@ from weakref import WeakSet
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
-from holdfast.ledger.drawn import Drawn, answered
+from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
 from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Reach, Spent
-from holdfast.ledger.genesis import Opened, derive_key
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
@@ -52,6 +51,7 @@ class Ledger:
         self._tree = tree.Tree()
         self._secret, self._first = b"", ""
         self._held, self.in_flight = Held(), InFlight()
+        self._waits = store.patience > 0  # else it is in memory, and taking places ahead saves nothing
         # How far the shares of questions may lie: for those beyond, there are no rows yet. They are refused, free of
         # charge, by those who cannot answer them.
         self.reach: Callable[[], Reach] = lambda: EVERYWHERE
@@ -227,6 +227,8 @@ class Ledger:
         Raises BudgetExhausted, and takes nothing, if it is more than what is left.
         """
         self._refuse_unbegun()
+        if not self._waits:
+            return self._reserve([cost], None)[0]
         place = self._held.take(cost, self.reach())
         if place is None:
             return self._reserve([cost], self._held.demand(cost))[0]
@@ -314,7 +316,8 @@ class Ledger:
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
         self._refuse_unbegun()
-        demand, reach = self._held.demand(*(one.cost for one in answers)), self.reach()
+        demand = self._held.demand(*(one.cost for one in answers)) if self._waits else None
+        reach = EVERYWHERE if demand is None else self.reach()
         process = self._held.process
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING

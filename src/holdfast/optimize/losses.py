@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -320,6 +321,11 @@ BUILT_IN: Mapping[str, type[LinearLoss]] = {
     "quantile": Quantile,
     "poisson": Poisson,
 }
+OTHERWISE_CALLED = {
+    **dict.fromkeys(("linear", "ols", "least_squares", "gaussian", "mse"), "squared"),
+    **dict.fromkeys(("logit", "binomial", "log_loss"), "logistic"),
+    **dict.fromkeys(("hinge", "svm"), "smoothed_hinge"),
+}
 _FORMULA = re.compile(r"\s*(?P<name>\w+)\s*:(?P<target>.+?)~(?P<features>[^;]+)(;(?P<settings>.*))?", re.DOTALL)
 _BOUNDED = re.compile(r"(?P<text>.+?)\[(?P<low>[^,\]]+),(?P<high>[^\]]+)\]\s*", re.DOTALL)
 
@@ -346,7 +352,12 @@ def read_loss(described: str | Mapping[str, object]) -> LinearLoss:
     name = settings.pop("name", None)
     cls = BUILT_IN.get(name) if isinstance(name, str) else None
     if cls is None:
-        raise InvalidArgument(f"The name of a loss must be one of {', '.join(BUILT_IN)}; got {name!r}.", name="loss")
+        meant = OTHERWISE_CALLED.get(str(name))
+        near = [meant] if meant else get_close_matches(str(name), BUILT_IN, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InvalidArgument(
+            f"The name of a loss must be one of {', '.join(BUILT_IN)}; got {name!r}.{hint}", name="loss"
+        )
     known = {one.name: one.default is MISSING for one in fields(cls)}
     for one in sorted(set(settings) - set(known)):
         raise InvalidArgument(f"The {name} loss has no setting {one!r}.", name=one)
@@ -391,11 +402,11 @@ def _formula(text: str) -> dict[str, object]:
 
 
 def _terms(text: str) -> list[str]:
-    """Split at plus signs outside brackets."""
+    """Split at plus signs and commas outside brackets."""
     terms, depth = [""], 0
     for letter in text:
         depth += (letter in "([") - (letter in ")]")
-        if letter == "+" and depth == 0:
+        if letter in "+," and depth == 0:
             terms.append("")
         else:
             terms[-1] += letter

@@ -123,11 +123,24 @@ class MinimumAnswer(AnyAnswer):
         return self.loss.bounds
 
     def details(self) -> list[tuple[str, str]]:
-        """The coordinates of the point, and what is promised."""
-        point = [(name, f"{x:.4g}") for name, x in zip(self.names, self.point, strict=True)]
+        """The model, and what is promised."""
+        point = [(name, own if not scaled else f"{own}, scaled {scaled}") for name, own, scaled in self._model]
         accuracy = [] if self.accuracy is None else [("accuracy", self._accuracy)]
         return [*point, *accuracy, ("loss", self._promise), ("looked at", self.domain),
                 ("iterations", f"{self.iterations:,}")]  # fmt: skip
+
+    @property
+    def _model(self) -> list[tuple[str, str, str]]:
+        """Names, coefficients in the features' own units, and coordinates of the point where these differ."""
+        scaled = {name: f"{x:.4g}" for name, x in zip(self.names, self.point, strict=True)}
+        if self.coefficients is None:
+            return [(name, x, "") for name, x in scaled.items()]
+        names = dict.fromkeys((*self.names, *self.coefficients))  # an intercept may come from the scales alone
+        return [(name, f"{self.coefficients[name]:.4g}", scaled.get(name, "")) for name in names]
+
+    @property
+    def _headings(self) -> tuple[str, str, str]:
+        return ("", "value", "") if self.coefficients is None else ("", "coefficient", "scaled")
 
     @property
     def _promise(self) -> str:
@@ -142,10 +155,12 @@ class MinimumAnswer(AnyAnswer):
         return "no bound on the distance to the smallest loss that says more than the loss itself"
 
     def __repr__(self) -> str:
-        width = max(len(name) for name in self.names)
-        shown = [f"{n.ljust(width)}  {x: .4f}" for n, x in zip(self.names[:SHOWN], self.point, strict=False)]
-        if len(self.names) > SHOWN:
-            shown.append(f"and {len(self.names) - SHOWN} more")
+        model = self._model
+        lines = [self._headings, *model[:SHOWN]]
+        name, own, scaled = (max(map(len, column)) for column in zip(*lines, strict=True))
+        shown = [f"{a.ljust(name)}  {b.rjust(own)}  {c.rjust(scaled)}".rstrip() for a, b, c in lines]
+        if len(model) > SHOWN:
+            shown.append(f"and {len(model) - SHOWN} more")
         certified = [f"loss {self.loss!r}"] if self.accuracy is None else [
             f"accuracy {self._accuracy}", f"loss {self.loss!r}"]  # fmt: skip
         return "\n".join([*shown, *certified, f"{self._promise}; {self.iterations:,} iterations, {self.domain}"])
@@ -158,10 +173,8 @@ class MinimumAnswer(AnyAnswer):
         return f"{value}  [{low}, {high}]"
 
     def _repr_html_(self) -> str:
-        pairs = zip(self.names, self.point, strict=True)
-        rows = [(name, f"{x:.4f}") for name, x in pairs]
         accuracy = "" if self.accuracy is None else f"<div>accuracy {escape(self._accuracy)}</div>"
-        point = notebook.table(("coordinate", "value"), rows)
+        point = notebook.table(self._headings, self._model)
         return f"{point}{accuracy}{self.loss._repr_html_()}{notebook.small(self._promise)}"
 
 

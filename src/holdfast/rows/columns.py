@@ -70,6 +70,15 @@ def storage_of(name: str, dtype: pl.DataType) -> Storage:
     return storage
 
 
+def can_store(dtype: pl.DataType) -> bool:
+    """Whether there is a way to keep columns of this Polars type."""
+    try:
+        storage_of("", dtype)
+    except RowSourceError:
+        return False
+    return True
+
+
 def keeps(dtype: pl.DataType) -> bool:
     """Whether columns of this Polars type are kept as they are."""
     return isinstance(dtype, pl.Datetime) or dtype in _BY_POLARS

@@ -5,10 +5,11 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -28,7 +29,7 @@ from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.service import admin, api, pages
 from holdfast.service.auth import GuardedRoute, Routes
-from holdfast.service.connections import Connections, GuardedProtocol
+from holdfast.service.connections import Connections, GuardedProtocol, Shares
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
 from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
@@ -36,8 +37,9 @@ from holdfast.service.settings import Settings
 from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
+SHARES = "HOLDFAST_SHARES_FILE"  # says where they tell each other how many connections they have
 STATIC = Path(__file__).parent / "static"
-OFTEN = (1_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
+OFTEN = (10_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
 FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
 WRITING = 0.85  # of the grace, until all that is paid for is written
 routes = Routes()
@@ -194,7 +196,11 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     config = uvicorn.Config("holdfast.service.app:worker", factory=True, workers=settings.workers, **options)
     from uvicorn.supervisors import Multiprocess
 
-    Multiprocess(config, sockets=[listening]).run()
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        if sys.platform != "win32":
+            os.environ[SHARES] = f"{folder}/connections"
+            Shares.of_processes(settings.workers, os.environ[SHARES])
+        Multiprocess(config, sockets=[listening]).run()
 
 
 def uvicorn_options(settings: Settings) -> dict[str, Any]:
@@ -217,10 +223,17 @@ def connections(settings: Settings) -> Connections:
     return Connections(
         most=settings.max_connections,
         each=settings.connections_per_address if settings.public_url is None else None,
-        shared=settings.workers > 1,
+        shares=_shares(),
         header_bytes=settings.max_header_bytes,
         header_seconds=settings.header_timeout,
     )
+
+
+def _shares() -> Shares | None:
+    """Return the connections of all worker processes; None if there is one process, or if the file was cleared away."""
+    with suppress(KeyError, OSError):
+        return Shares(os.environ[SHARES])
+    return None
 
 
 def worker() -> FastAPI:

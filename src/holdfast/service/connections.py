@@ -6,12 +6,15 @@ of its request. So neither idle connections nor half-sent requests lock anybody 
 new one refused. The first line and the headers of a request are limited in bytes, in number and in time.
 
 Several processes take connections from one socket, and the system gives each to whichever is awake: of fifty that come
-at once, one process of two may get forty, and who is there waits twice as long. So a process that has many connections
-pauses a little after each new one, and the others come first.
+at once, one process of two may get forty, and who is there waits twice as long. So each says how many it has, and one
+that has more than another by two or more pauses a little after each new one, until the other has caught up.
 """
 
 import asyncio
 import json
+import mmap
+import os
+import sys
 import time
 from collections import OrderedDict
 from functools import partial
@@ -23,17 +26,53 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from holdfast.errors import ServiceUnavailable, TooManyRequests
 from holdfast.service.errors import ProtocolError, error_headers, error_payload
 
+if sys.platform != "win32":
+    import fcntl
+
 RETRY_SECONDS = 1.0
-PAUSE, LONGEST_PAUSE = 2e-5, 1e-3  # seconds: for each connection that a process has, and at most
+PAUSE, LONGEST_PAUSE = 1e-4, 5e-3  # seconds between two looks at the others, and in all after one connection
 PAUSES, PAUSED = 0.05, 0.05  # seconds at once, and the part of the time: who connects all the time stops nobody
 AT_ONCE = "holdfast.at_once"  # what a request's state calls the way to send a whole response in one write
 _CLOSE = (b"connection", b"close")
 
 
+class Shares:
+    """How many connections each process of a server has: numbers in a small file that all of them map.
+
+    A process has the first number whose byte it can lock; the lock ends with the process, and whoever is started in its
+    place has the number next.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # kept open: closing it ends the lock
+        self._counts = memoryview(mmap.mmap(self._file, 0)).cast("q")
+        self._mine = next((place for place in range(len(self._counts)) if self._has(place)), -1)
+
+    @staticmethod
+    def of_processes(count: int, path: str) -> None:
+        """Write the file, for so many processes."""
+        with open(path, "wb") as file:
+            file.truncate(8 * count)
+
+    def _has(self, place: int) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError:
+            return False
+        return True
+
+    def lead(self, count: int) -> int:
+        """Say how many connections this process has; return how many more that are than the fewest of another."""
+        if self._mine < 0:
+            return 0
+        self._counts[self._mine] = count
+        return count - min(self._counts)
+
+
 class Connections:
     """All connections of a server process, those that did nothing longest first.
 
-    `each`: the most of one address. `shared`: whether other processes take connections from the same socket.
+    `each`: the most of one address. `shares`: those of all processes that take connections from the same socket.
     """
 
     def __init__(
@@ -41,12 +80,12 @@ class Connections:
         *,
         most: int = 1_000,
         each: int | None = 256,
-        shared: bool = False,
+        shares: Shares | None = None,
         header_bytes: int = 32_768,
         headers: int = 100,
         header_seconds: float = 10.0,
     ) -> None:
-        self._most, self._each, self._shared = most, each, shared
+        self._most, self._each, self._shares = most, each, shares
         self._pauses, self._paused_at = PAUSES, time.monotonic()
         self.header_bytes, self.headers, self.header_seconds = header_bytes, headers, header_seconds
         self._open: OrderedDict[GuardedProtocol, None] = OrderedDict()
@@ -62,17 +101,19 @@ class Connections:
             return ServiceUnavailable("All connections of the server are busy. Try again in a moment.")
         self._by_address.setdefault(connection.address, mine)[connection] = None
         self._open[connection] = None
-        if self._shared:
-            self._let_others_come_first()
+        if self._shares is not None:
+            self._let_others_come_first(self._shares)
         return None
 
-    def _let_others_come_first(self) -> None:
+    def _let_others_come_first(self, shares: Shares) -> None:
         """Pause: nothing else keeps the event loop from taking the next connection, too."""
-        now = time.monotonic()
-        self._pauses, self._paused_at = min(PAUSES, self._pauses + PAUSED * (now - self._paused_at)), now
-        pause = min(PAUSE * len(self._open), LONGEST_PAUSE, self._pauses)
-        self._pauses -= pause
-        time.sleep(pause)
+        now = begin = time.monotonic()
+        self._pauses = min(PAUSES, self._pauses + PAUSED * (now - self._paused_at))
+        until = begin + min(LONGEST_PAUSE, self._pauses)
+        while shares.lead(len(self._open)) > 1 and now + PAUSE <= until:
+            time.sleep(PAUSE)
+            now = time.monotonic()
+        self._pauses, self._paused_at = self._pauses - (now - begin), now
 
     def active(self, connection: "GuardedProtocol") -> None:
         """Move a connection that does something to the end."""
@@ -87,6 +128,8 @@ class Connections:
             del mine[connection]
             if not mine:
                 del self._by_address[connection.address]
+            if self._shares is not None:
+                self._shares.lead(len(self._open))
 
 
 def _close_idle(connections: OrderedDict["GuardedProtocol", None]) -> bool:

@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
@@ -29,7 +29,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
 ENDING = 1.0  # seconds to wait for what is to be written, at most, when the lane is closed
-MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first was due, that one write waits for
+MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers, and seconds since the first was due, that one write waits for
 
 
 class _Waiting(NamedTuple):
@@ -161,7 +161,7 @@ class WritingLane:
         more when the function that it is given has been called.
         """
         loop = asyncio.get_running_loop()
-        asked = _Asked(person, work, copy_context(), loop.create_future(), loop)
+        asked = _Asked(person, work, loop.create_future(), loop)
         with self._lock:
             room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all that may had begun
             if len(self._waiting.get(person, ())) >= room:
@@ -297,9 +297,7 @@ class WritingLane:
                 asked.loop.call_soon_threadsafe(self._again, asked)
 
         try:
-            variables = asked.variables.copy()  # `again` may be called before this thread has left the work
-            variables.run(before_waiting.set, self._let_others_go_on)
-            result = variables.run(asked.work, again)
+            result = asked.work(again)
         except BaseException as error:  # noqa: BLE001  raised where it is waited for
             result = error
         if isinstance(result, Unfinished):
@@ -342,7 +340,6 @@ class WritingLane:
 class _Asked(NamedTuple):
     person: str
     work: Callable[[Callable[[], None]], object]
-    variables: Context
     result: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
 

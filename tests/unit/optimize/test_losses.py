@@ -44,6 +44,7 @@ def test_every_built_in_loss_travels() -> None:
     [
         ("logistic: late ~ a [0, 5000] + b [1, 12]; l2 = 0.01", LOSSES[0]),
         (" logistic :late~a[0,5000]+b[ 1 , 12 ];l2=0.01,", LOSSES[0]),
+        ("logistic: late ~ a [0, 5000], b [1, 12]; l2 = 0.01", LOSSES[0]),
         (
             "squared: a + b [0, 9] ~ a [-1, 1] + b [-1, 1]; intercept = false, scale = unit",
             LOSSES[1],
@@ -67,6 +68,7 @@ def test_formulas(formula: str, loss: LinearLoss) -> None:
         ("logistic", "must be a formula such as"),
         ("logistic: late", "must be a formula such as"),
         ("logit: late ~ a [0, 1]", "must be one of squared, logistic"),
+        ("logit: late ~ a [0, 1]", "Did you mean 'logistic'?"),
         ("logistic: late ~ a [0, one]", r"Bounds must be two numbers, as in 'distance \[0, 5000\]'"),
         ("logistic: late ~ a [0, 1] + a [0, 2]", "named twice"),
         ("logistic: late ~ a [0, 1]; speed = 3", "The logistic loss has no setting 'speed'"),

@@ -1,6 +1,7 @@
 """What `open_rows` takes, and what it refuses and how."""
 
 import sys
+import warnings
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.registry import Registry
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans.scan import ColumnsLeftOut
 from holdfast.schema import Type
 from plain_query import rows_of
 
@@ -48,6 +50,23 @@ def test_unsupported_types_in_files_leave_nothing_behind(tmp_path: Path) -> None
     with pytest.raises(RowSourceError, match=r"Column 'odd' has type List\(Int64\)"):
         open_rows(tmp_path / "odd.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["odd.parquet"]
+
+
+def test_what_a_file_has_beside_lists_and_records_can_be_asked_about(tmp_path: Path) -> None:
+    columns = {"^odd.*$": [[1], [2]], "x": [1, 2], "euro": pl.Series(["1.50", "2.25"]).cast(pl.Decimal(9, 2))}
+    pl.DataFrame(columns | {"odd": [{"a": 1}, {"a": 2}], "y": [True, None]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.warns(ColumnsLeftOut, match=r"t\.parquet: left out, because of their types: ") as caught:
+        rows = open_rows(tmp_path / "t.parquet")
+    assert str(caught[0].message).endswith("'^odd.*$' (List(Int64)), 'odd' (Struct({'a': Int64})).")
+    assert [(column.name, column.type) for column in rows.schema] == [
+        ("x", Type.INT),
+        ("euro", Type.FLOAT),
+        ("y", Type.BOOL),
+    ]
+    assert rows_of(rows)["euro"].to_list() == [1.5, 2.25]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_rows(tmp_path / "t.parquet").fingerprint == rows.fingerprint
 
 
 ARRAYS = {

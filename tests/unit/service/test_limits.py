@@ -1,5 +1,9 @@
 """A bucket is filled at a steady rate and holds no more than the burst; processes share connections."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import holdfast as hf
@@ -74,27 +78,68 @@ class Arrived:
         self.address = address
 
 
-def admitted(monkeypatch: pytest.MonkeyPatch, count: int, *, shared: bool, every: float = 0.0) -> Clock:
-    """Have so many connections come, and return how the process paused."""
-    clock = Clock()
+def admit(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, count: int, shares: connections.Shares, every: float = 0.0
+) -> None:
+    """Have so many connections come; the clock notes how the process pauses."""
     monkeypatch.setattr(connections, "time", clock)
-    open_ = connections.Connections(most=10**6, each=None, shared=shared)
+    open_ = connections.Connections(most=10**6, each=None, shares=shares)
     for number in range(count):
         assert open_.admit(Arrived(f"10.0.0.{number % 9}")) is None  # type: ignore[arg-type]
         clock.now += every
-    return clock
 
 
-def test_of_several_processes_the_one_with_more_connections_lets_the_others_come_first(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def shares(tmp_path: Path) -> connections.Shares:
+    connections.Shares.of_processes(2, str(tmp_path / "shares"))
+    return connections.Shares(str(tmp_path / "shares"))
+
+
+def test_who_has_more_connections_waits_until_another_process_has_caught_up(
+    monkeypatch: pytest.MonkeyPatch, shares: connections.Shares
 ) -> None:
-    pauses = admitted(monkeypatch, 60, shared=True).sleeps
-    assert pauses == sorted(pauses)
-    assert (min(pauses), max(pauses)) == (connections.PAUSE, connections.LONGEST_PAUSE)
-    assert admitted(monkeypatch, 60, shared=False).sleeps == []
+    class Other(Clock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            shares._counts[1] += len(self.sleeps) % 5 == 0  # takes a connection now and then
+
+    clock = Other()
+    admit(monkeypatch, clock, 12, shares)
+    assert list(shares._counts) == [12, 11]
+    assert len(clock.sleeps) == 5 * 11  # one ahead is as good as even
 
 
-def test_who_connects_all_the_time_stops_a_process_for_a_small_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = admitted(monkeypatch, 20_000, shared=True, every=1e-4)
+def test_who_connects_all_the_time_stops_a_process_for_a_small_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, shares: connections.Shares
+) -> None:
+    clock = Clock()
+    admit(monkeypatch, clock, 20_000, shares, every=1e-4)
     passed = clock.now - 100.0
-    assert sum(clock.sleeps) <= connections.PAUSES + connections.PAUSED * passed
+    assert 0.9 * connections.PAUSES < sum(clock.sleeps) <= connections.PAUSES + connections.PAUSED * passed
+    assert max(clock.sleeps) <= connections.LONGEST_PAUSE
+
+
+SECOND = """
+import sys
+from holdfast.service.connections import Shares
+shares = Shares(sys.argv[1])
+print(shares._mine, shares.lead(7), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_every_process_has_a_number_of_its_own_and_leaves_it_to_the_next(
+    tmp_path: Path, shares: connections.Shares
+) -> None:
+    def other() -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", SECOND, str(tmp_path / "shares")]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    assert (shares._mine, shares.lead(3)) == (0, 3)
+    with other() as second, other() as third:  # one of them finds no number free, and does not wait for anybody
+        assert sorted([second.stdout.readline(), third.stdout.readline()]) == ["-1 0\n", "1 4\n"]
+        assert shares.lead(9) == 2
+        second.kill(), third.kill()
+    with other() as fourth:
+        assert fourth.stdout.readline() == "1 0\n"
+        fourth.kill()

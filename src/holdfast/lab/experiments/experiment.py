@@ -53,11 +53,14 @@ def short(number: float | None) -> str:
     """Write a count in three significant digits.
 
     >>> short(1234567), short(950), short(None)
-    ('1.23e6', '950', '-')
+    ('1.23×10⁶', '950', '-')
     """
     if number is None:
         return "-"
-    if number < 100_000:
+    if number < 1_000_000:
         return f"{number:,.0f}"
     mantissa, _, exponent = f"{number:.2e}".partition("e")
-    return f"{mantissa}e{int(exponent)}"
+    return f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

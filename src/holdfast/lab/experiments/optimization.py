@@ -189,7 +189,7 @@ def required(kind: str, k: int, d: int, alpha: float) -> Results:
 def run(size: Size, seed: int, processes: int) -> Results:
     """Compute, measure, boost."""
     small = size == "small"
-    worlds, many, ds = (8, 2, (2, 4)) if small else (30, 4, (2, 4, 8, 16))
+    worlds, many, ds = (4, 2, (2, 4)) if small else (30, 4, (2, 4, 8, 16))
     cells = [(kind, 2, alpha, False) for kind in KINDS for alpha in TRIED[kind][:many]]
     cells += [(kind, d, TRIED[kind][1], False) for kind in KINDS for d in ds if d != 2]
     cells += [(kind, 2, alpha, True) for kind in KINDS for alpha in TRIED[kind][:2]]

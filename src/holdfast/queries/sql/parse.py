@@ -127,7 +127,10 @@ def _parsed(text: str, schema: Schema) -> "Parsed":
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError):
         # The parser's own slips on odd input are refusals too: it saw the caller's text and nothing else.
         shown = repr(text if len(text) <= 80 else text[:77] + "...")
-        raise InvalidQuery(f"A query must be an SQL expression over one row; {shown} cannot be parsed.") from None
+        unquoted = {token.text.lower() for token in tokens if token.token_type.name not in ("IDENTIFIER", "STRING")}
+        taken = next((name for name in schema.names if name.lower() in unquoted), None)  # also a word of SQL
+        hint = "" if taken is None else f' Write the column in double quotes: "{taken}".'
+        raise InvalidQuery(f"A query must be an SQL expression over one row; {shown} cannot be parsed.{hint}") from None
     if len(statements) != 1 or statements[0] is None:
         raise InvalidQuery("A query must be one expression.")
     return statements[0]

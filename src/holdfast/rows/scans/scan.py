@@ -8,8 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
+from holdfast import check
 from holdfast.errors import RowSourceError
-from holdfast.rows.columns import Storage, storage_of
+from holdfast.rows.columns import Storage, can_store, storage_of
 from holdfast.schema import Type
 
 BATCH = 1 << 18  # rows
@@ -96,6 +97,10 @@ class Scan(ABC):
         }
 
 
+class ColumnsLeftOut(UserWarning):
+    """Some columns of a table are lists, records or durations, which no question can be about."""
+
+
 class LazyScan(Scan):
     """A lazy frame, streamed."""
 
@@ -106,7 +111,7 @@ class LazyScan(Scan):
     def open(self) -> None:
         """Read the schema."""
         try:
-            self.frame = self.lazy()
+            self.frame = self._storable(self.lazy())
             found = self.frame.collect_schema()
         except RowSourceError:
             raise
@@ -121,6 +126,19 @@ class LazyScan(Scan):
     @abstractmethod
     def lazy(self) -> pl.LazyFrame:
         """Return the frame."""
+
+    def _storable(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Return the frame with decimals as numbers, and without columns of types that cannot be asked about."""
+        found = frame.collect_schema()
+        odd = [name for name, dtype in found.items() if not (can_store(dtype) or isinstance(dtype, pl.Decimal))]
+        if len(odd) == len(found) or all(map(can_store, found.values())):
+            return frame  # of which all is stored, or nothing: that is refused by name
+        if odd:
+            listed = ", ".join(f"{name!r} ({found[name]})" for name in odd)
+            check.warn(f"{self.where}: left out, because of their types: {listed}.", ColumnsLeftOut)
+        # Not by name, which may be a pattern to Polars.
+        kept = [(pl.nth(place), dtype) for place, (name, dtype) in enumerate(found.items()) if name not in odd]
+        return frame.select(one.cast(pl.Float64) if isinstance(dtype, pl.Decimal) else one for one, dtype in kept)
 
     def required(self) -> Collection[str]:
         """Return the columns that the source itself rules out missing values for."""

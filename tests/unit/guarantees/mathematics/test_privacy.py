@@ -1,4 +1,6 @@
-"""What sampling is worth: the same functions the mechanism uses, against exact output laws of tiny mechanisms.
+"""Amplification, composition, transfer: against exact laws, their inverses, what is printed, and what they refuse.
+
+What sampling is worth: the same functions the mechanism uses, against exact output laws of tiny mechanisms.
 
 The mean of ell drawn values plus Laplace noise has a mixture of shifted Laplace densities. Between two kinks the
 log-ratio of two such mixtures is monotone, so its maximum is at a kink or far out.
@@ -12,7 +14,11 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import privacy
+from holdfast.guarantees.mathematics.privacy import advanced_step, zcdp_epsilon, zcdp_step
 from holdfast.mechanisms.noisy_means import Laplace
+
+# -- amplification ------------------------------------------------------------------------------------------------
+
 
 SIZES = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 3), (5, 2), (6, 1)]  # n, ell
 LEVELS = (0.0, 0.5, 1.0)
@@ -94,6 +100,52 @@ def test_the_printed_price_with_replacement_is_too_low():
     assert exact_epsilon(wrong, 1) > 0.99 > exp(-0.5)
 
 
+# -- composition --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 1000, 10**12])
+@pytest.mark.parametrize("delta", [0.5, 1e-6, 1e-100])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 5.0])
+def test_the_step_inverts_the_total(epsilon, delta, k):
+    assert zcdp_epsilon(zcdp_step(epsilon, delta, k=k), delta, k=k) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_one_bound_is_about_twice_the_other():
+    assert 1.9 < zcdp_step(0.1, 1e-8, k=500) / advanced_step(0.1, 1e-8, k=500) < 2.0
+
+
+def test_the_papers_lemma_by_hand():
+    assert advanced_step(0.5, 1e-6, k=100) == pytest.approx(0.5 / (2 * (200 * 13.815510557964274) ** 0.5))
+
+
+# -- transfer -----------------------------------------------------------------------------------------------------
+
+
+def test_statistical_queries_ask_for_an_eighth():
+    demand = privacy.statistical_queries(0.1, 0.05)
+    assert demand == privacy.Demand(0.1 / 64, 0.1 * 0.05 / 32, 0.0125, 0.1 * 0.05 / 16, 1.0)
+
+
+def test_sampling_queries_ask_for_rows():
+    demand = privacy.sampling_queries(0.1, 0.05, k=1000)
+    assert (demand.epsilon, demand.delta) == (0.1 / 64, 0.1 * 0.05 / 16)
+    assert demand.least_rows == pytest.approx(1024 * log(2 * 1000 / 0.05) / 0.01)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 0.1, 0.5, 1.0])
+def test_in_expectation_half_the_error_is_left(alpha):
+    assert privacy.in_expectation(alpha / 8, alpha / 4) <= alpha / 2
+
+
+def test_jung_adds_up():
+    alpha, beta = privacy.jung(0.01, 1e-6, 0.02, 1e-8, c=0.03, d=0.04)
+    assert alpha == pytest.approx(0.01 + expm1(0.02) + 0.03 + 0.08)
+    assert beta == pytest.approx(1e-6 / 0.03 + 1e-8 / 0.04)
+
+
+# -- all three ----------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -103,6 +155,16 @@ def test_the_printed_price_with_replacement_is_too_low():
         (lambda: privacy.with_replacement(1.0, ell=1, n=0), "n must be a whole number"),
         (lambda: privacy.coin_epsilon(0.0, n=5), "mass must be positive"),
         (lambda: privacy.coin_epsilon(0.6, n=5), "mass must be at most 1/2"),
+        (lambda: advanced_step(1.5, 1e-6, k=3), r"epsilon must be at most 1 \(1.0\)"),
+        (lambda: advanced_step(0.5, 0.0, k=3), "delta must be strictly between"),
+        (lambda: advanced_step(0.5, 0.6, k=3), "delta must be at most 1/2"),
+        (lambda: zcdp_epsilon(0.0, 0.1, k=3), "eps0 must be positive"),
+        (lambda: zcdp_step(0.5, 1.0, k=3), "delta must be strictly between"),
+        (lambda: zcdp_step(0.5, 0.1, k=0), "k must be positive"),
+        (lambda: privacy.statistical_queries(0.0, 0.1), "alpha must be strictly between"),
+        (lambda: privacy.statistical_queries(0.1, 1.0), "beta must be strictly between"),
+        (lambda: privacy.sampling_queries(0.1, 0.1, k=0), "k must be a whole number"),
+        (lambda: privacy.jung(0.1, 0.1, 0.1, 0.0, c=0.0, d=0.1), "c must be positive"),
     ],
 )
 def test_what_no_theorem_covers_is_refused(call, says):
