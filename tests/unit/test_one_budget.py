@@ -18,6 +18,7 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, Led
 from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
+from holdfast.ledger.sqlite import SqliteStore
 from holdfast.ledger.store import Tip
 from holdfast.ledger.watched import WatchedStore
 from holdfast.ledger.witness import _SLOT, ProcessWitness
@@ -279,6 +280,32 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/many.db"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+def test_a_thread_that_looks_slowly_does_not_take_what_it_saw_for_an_older_copy(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = SqliteStore._seq_in_file
+
+    def answer_and_checkpoint(threshold: float) -> None:
+        session.mean(f"x > {threshold}")
+        with sqlite3.connect(session.ledger.location) as connection:  # moves the log into the file
+            connection.execute("PRAGMA wal_checkpoint")
+        connection.close()
+
+    def look_slowly(self: SqliteStore) -> int | None:
+        found = look(self)
+        monkeypatch.setattr(SqliteStore, "_seq_in_file", look)
+        answer_and_checkpoint(0.3)
+        session.ledger.head  # noqa: B018  who comes meanwhile notes more
+        return found
+
+    with hf.Session(path) as session:
+        answer_and_checkpoint(0.1)
+        answer_and_checkpoint(0.2)
+        monkeypatch.setattr(SqliteStore, "_seq_in_file", look_slowly)
+        assert session.ledger.head.seq == 3
+        assert session.ledger.verify().seq == 3
 
 
 def test_a_renamed_dataset_gets_no_second_ledger_in_a_database(database: str, tmp_path: Path) -> None:

@@ -258,11 +258,12 @@ class SqliteStore(Database):
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
         state = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         if state != self._state:
+            known = self._seq  # before looking: another thread may look later, and note more before this one does
             seq = self._seq_in_file()
             if seq is not None:
-                if seq < self._seq:
+                if seq < known:
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
-                self._state, self._seq = state, seq
+                self._state, self._seq = state, max(seq, self._seq)
         self._refuse_lost_log()  # whether it was lost just now, `commit` looks
 
     def _seq_in_file(self) -> int | None:
