@@ -271,6 +271,22 @@ def test_an_old_copy_is_noticed_while_the_ledger_is_open(path: Path, tmp_path: P
             _ = session.budget if act == "look" else session.mean("x < 3")
 
 
+@pytest.mark.parametrize("half", [0, 10**6])
+def test_a_look_at_a_page_that_is_half_written_says_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, half) -> None:
+    look, seen = SqliteStore._seq_in_file, [half]
+    with hf.Session(path) as session:
+        for threshold in (0.1, 0.2, 0.3):
+            session.mean(f"x > {threshold}")
+            with sqlite3.connect(session.ledger.location) as connection:  # moves the log into the file
+                connection.execute("PRAGMA wal_checkpoint")
+            connection.close()
+            if threshold == 0.2:
+                monkeypatch.setattr(SqliteStore, "_seq_in_file", lambda self: seen.pop() if seen else look(self))
+            _ = session.budget
+        assert not seen
+        assert session.ledger.head.seq == 3
+
+
 # -- databases ------------------------------------------------------------------------------------------------------
 
 

@@ -260,7 +260,8 @@ class SqliteStore(Database):
         if state != self._state:
             known = self._seq  # before looking: another thread may look later, and note more before this one does
             seq = self._seq_in_file()
-            if seq is not None:
+            # Twice: while somebody moves the log into the file, half of a page may be new.
+            if seq is not None and seq == self._seq_in_file():
                 if seq < known:
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, max(seq, self._seq)
