@@ -68,11 +68,17 @@ def short_signature(
     return signature, returns
 
 
+PARTS = dict.fromkeys(("mfrac", "msup", "msub", "mover", "munder"), 2) | dict.fromkeys(("msubsup", "munderover"), 3)
+
+
 def formula(translator: Any, node: Any) -> None:
     """Formulas are MathML, which browsers draw by themselves: a page needs no script, and reads without a network."""
     block = isinstance(node, nodes.math_block)
     text, _, number = node.astext().partition(r"\tag")
     math = ElementTree.fromstring(re.sub(' xmlns="[^"]*"', "", convert(text)))
+    for part in math.iter():
+        if len(part) != PARTS.get(part.tag, len(part)):  # browsers draw it as if it were no power, fraction or index
+            raise ValueError(f"{part.tag} with {len(part)} parts in {text}: put braces around what it belongs to")
     for row in [*math.iter("mrow")]:
         for place in range(len(row) - 1, 0, -1):
             name = row[place - 1] if row[place - 1].tag == "mi" else row[place - 1].find("mi")
