@@ -5,7 +5,6 @@ everything else; it ends with a hash of itself. `pack_files` keeps what fits mad
 """
 
 import json
-import os
 import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, 
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.partial import write_whole
 from holdfast.rows.posix import mmap
 from holdfast.rows.scans.scan import Origin
 from holdfast.rows.units import Units
@@ -116,12 +116,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write and make durable; whoever reads meanwhile sees the old one or the new one."""
         content: dict[str, Any] = {"format": _FORMAT, "version": VERSION} | asdict(self)
-        written = folder / f"{MANIFEST}.new"
-        with written.open("w", encoding="utf-8") as file:
-            json.dump(content | {"hash": _hash(content)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(folder / MANIFEST)
+        write_whole(folder / MANIFEST, json.dumps(content | {"hash": _hash(content)}, indent=1))
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":

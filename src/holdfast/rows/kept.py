@@ -22,7 +22,7 @@ from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
 from holdfast.rows.content import Content
 from holdfast.rows.ingest import write_rows
-from holdfast.rows.partial import swap_in
+from holdfast.rows.partial import swap_in, write_whole
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.supply import Supply, lengths_of
 
@@ -94,13 +94,9 @@ class KeptRows:
 
     def write(self, folder: Path) -> None:
         """Remember it beside them, durably: the next deal keeps the same ones, and it lies there whole or not."""
-        new = folder / f"{_DIVISION}.new"
         division = self.division
-        with new.open("w", encoding="ascii") as file:
-            json.dump([division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others], file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(folder / _DIVISION)
+        facts = [division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others]
+        write_whole(folder / _DIVISION, json.dumps(facts))
 
     @classmethod
     def read(cls, folder: Path) -> "KeptRows":

@@ -99,6 +99,16 @@ def outdated_beside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.outdated")
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file, durably; whoever reads meanwhile sees the old one or the new one."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
 def _sync(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:

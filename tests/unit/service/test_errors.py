@@ -73,3 +73,11 @@ def test_headers_of_errors() -> None:
     assert error_headers(errors.TooManyRequests("Wait.", retry_after=7.2)) == {"Retry-After": "7"}
     assert error_headers(ProtocolError(405, headers={"Allow": "GET"})) == {"Allow": "GET"}
     assert error_headers(errors.InvalidQuery("No.")) == {}
+
+
+def test_what_is_no_number_is_not_sent_as_a_missing_one() -> None:
+    from holdfast.service.api import json_response
+
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            json_response({"ok": True, "answer": {"value": value, "low": 0.1, "high": 0.2}})
