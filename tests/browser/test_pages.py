@@ -1,6 +1,5 @@
 """The pages, used with a mouse, with a keyboard and on a phone."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
