@@ -8,8 +8,8 @@
     6 certify    what was released becomes an interval for the population           guarantees
     7 commit     the answer, durably; then it is shown                              ledger
 
-What was drawn is paid for, shown or not. A question that is being answered is not drawn for a second time: whoever
-else asks it waits for the answer.
+Every draw is paid for, whether or not its answer is shown. While one thread answers a question, other threads that ask
+the same question wait for that answer instead of drawing again.
 """
 
 import json
@@ -40,25 +40,25 @@ from holdfast.rows.local import ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
-ORDER, NAMES = "order of rows", "names of submissions"  # what the ledger's keys for them are called
+ORDER, NAMES = "order of rows", "names of submissions"  # purposes for which the ledger derives keys
 A = TypeVar("A", bound=AnyAnswer)
 
 
 class Answering:
-    """Rows, their ledger and their plan: what answers questions that are checked and priced.
+    """Rows, their ledger and their plan: answers questions that are already checked and priced.
 
     Parameters
     ----------
     rows, schema
-        What is asked about, and what is declared of it.
+        The data, and what is declared about it.
     ledger
-        Where it is written.
+        Where charges and answers are written.
     request
-        What the user said of the plan: it is made from that, unless the ledger has one.
+        The user's wishes for the plan. They make the plan if the ledger has none yet.
     randomness
-        Where coins come from.
+        The source of all draws and coins.
     analyst
-        Whose name goes on the answers.
+        The name recorded with the answers.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Answering:
             key=partial(ledger.key, NAMES),
             best=BestKept(ledger, rows.location).exchange,
         )
-        self._joined = False  # whether the plan is the one that the ledger records
+        self._joined = False  # whether `plan` is the one that the ledger records
         self._resume() if ledger.begun else self._plan(plan_for(rows, request))
 
     @property
@@ -106,17 +106,17 @@ class Answering:
         self._join_draws()
 
     def _join_draws(self) -> None:
-        """Refuse draws that another ledger has used; the ledger refuses what lies beyond their end."""
+        """Refuse draws that another ledger has used, and tell this ledger where the prepared draws end."""
         draws = self._draws
         draws.join()
         if draws.dealt:
             self._ledger.reach = lambda: Reach(*draws.reach)
 
     def _resume(self) -> None:
-        """Take on the plan that the ledger records; refuse one that contradicts it."""
+        """Adopt the plan that the ledger records; refuse a request that contradicts it."""
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
-        if (plan.unit, plan.terms.all_rows) != (self._schema.unit, len(self._rows)):  # put together in another way
+        if (plan.unit, plan.terms.all_rows) != (self._schema.unit, len(self._rows)):  # other units
             then = replace(self._schema, unit=plan.unit).units_of(plan.terms.all_rows)
             again = "without unit=" if plan.unit is None else f"with unit={plan.unit!r}"
             raise PlanConflict(
@@ -129,7 +129,7 @@ class Answering:
         self._joined = True
 
     def _current(self) -> Context:
-        """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
+        """Return the context for new questions; adopt the ledger's plan first if somebody else has begun the ledger."""
         if not self._joined and self._ledger.begun:
             self._resume()
         context = self._context
@@ -139,17 +139,17 @@ class Answering:
         return context if rows_per_query == context.rows_per_query else replace(context, rows_per_query=rows_per_query)
 
     def begin(self) -> None:
-        """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""
+        """Begin the ledger now instead of with the first answer. If it has begun already, its plan stands."""
         if not self._joined:
             self._ledger.begin(self.plan.to_dict(), self._randomness.secret())
             self._resume()
 
     def _begin(self, question: Question) -> None:
-        """Begin the ledger with the first answer; if somebody else did meanwhile, their plan stands."""
-        require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a question that is refused begins nothing
+        """Begin the ledger for the first answer. If somebody else was faster, their plan stands."""
+        require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
         mine = self.plan.terms
         if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
-            self._join_draws()  # another ledger may have used them since they were opened
+            self._join_draws()  # another ledger may have used these draws since they were opened
             self._joined = True
             return
         self._resume()
@@ -172,43 +172,43 @@ class Answering:
         except PlanConflict:
             if self._context.guarantee is context.guarantee:
                 raise
-            # Somebody began the ledger this moment: their plan stands.
+            # Somebody else began the ledger just now, so their plan stands: build the question again under it.
             answer = self._answer(kind.question(self._current(), *args, **options), key)
-        return cast(A, answer)  # of its kind
+        return cast(A, answer)  # a kind gives answers of its own class
 
     def _answer(self, question: Question, key: str | None) -> AnyAnswer:
-        """Answer a question, and whatever follows from its answer."""
+        """Answer a question, then the questions that its answer leads to."""
         if key is not None:
             question = self._keyed(question, key)
         answer = self.answer(question)
         if question.after is not None:
             answer = self._last_look(question, answer)
         if question.otherwise is not None and isinstance(answer, CheckAnswer) and not answer.holds:
-            # A guess does not hold, and other rows answer beside those that check: they are asked for the value.
+            # The guess does not hold. Here other rows than the checking ones give answers, so ask them for the value.
             return replace(answer, value=self._ask_kind(MEAN, (), question.otherwise))
         return answer
 
     def _keyed(self, question: Question, key: str) -> Question:
-        """Give a question that is new each time the identity of its idempotency key."""
+        """Identify a question by its idempotency key if it has no identity of its own, being new each time."""
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
         if question.identity is not None:
             return question
         retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
-        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
+        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII, whatever the key
 
     def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
-        """Look again as long as the question says so; return the last answer."""
+        """Keep looking until the question is satisfied; return the last answer."""
         while (following := self.next_look(question)) is not None:
             question = following
             try:
                 answer = self.answer(question)
             except BudgetExhausted:
-                break  # what the looks so far have shown stands
+                break  # the looks so far still stand
         return answer
 
     def next_look(self, question: Question) -> Question | None:
-        """Return the next look at a `question` that was answered; None if it has none."""
+        """Return the look that follows an answered `question`, or None if it was the last one."""
         entry = None if question.after is None or question.identity is None else self._ledger.find(question.identity)
         if entry is None or question.after is None:
             return None
@@ -217,7 +217,7 @@ class Answering:
         return None if following is None else following.under(context.guarantee.terms)
 
     def look_to_come(self, question: Question) -> Question:
-        """Return the look at a `question` that would be drawn if it were asked now; without looks, the question."""
+        """Return the look that asking `question` now would draw: the question itself unless it has earlier looks."""
         while (following := self.next_look(question)) is not None:
             question = following
         return question
@@ -225,12 +225,12 @@ class Answering:
     # -- answering ----------------------------------------------------------------------------------------------
 
     def answer(self, question: Question) -> AnyAnswer:
-        """Answer a question that `prepare` returned; of several looks at one question, this one."""
+        """Answer a question from `prepare`; if it is one of several looks, this look alone."""
         self._check_terms(question)
         return self._read(*self._ledger.once(question.identity, partial(self._answer_anew, question)))
 
     def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
-        """Reserve, draw, certify, commit. False if somebody else has committed an answer meanwhile: theirs stands."""
+        """Reserve, draw, certify, commit. Return False with the entry of somebody else who committed first."""
         usual = self._find_usual(question)
         if usual is not None:
             return usual, False
@@ -239,8 +239,8 @@ class Answering:
         return self._ledger.commit(drawn)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
-        if not questions:  # of a SELECT that counts all rows
+        """Answer questions from `prepare` together: one payment and one write for all that are new."""
+        if not questions:  # a SELECT that only counts all rows needs no question
             return []
         together = together_of(questions, self._is_answered)
         self._check_terms(together)
@@ -253,15 +253,15 @@ class Answering:
         return answers
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
-        """Answer a question, but leave a new answer to be written by `write_all`, together with others.
+        """Answer a question, but leave a new answer for `write_all` to write together with others.
 
         Parameters
         ----------
         question
             As `prepare` returned it.
         when_free
-            Called, in any thread, when somebody else has answered this question who is at it now; then this returns
-            None, and it is to be asked again.
+            If another thread is answering this question now, this method returns None and calls `when_free`, in any
+            thread, once that thread is done. The caller then asks again.
         """
         self._check_terms(question)
         end = self._ledger.in_flight.begin(question.identity, when_free)
@@ -280,12 +280,12 @@ class Answering:
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
-        """Commit what `draw` returned, all from one ledger, in one transaction; they may be seen after that.
+        """Commit answers from `draw`, all of one ledger, in one transaction; only then may they be shown.
 
         Parameters
         ----------
         answers
-            Each can be written once, whether or not that succeeds.
+            Each may be passed here once only, even if writing fails.
         """
         try:
             written = answers[0].answering.ledger.commit_all([one.drawn for one in answers])
@@ -303,7 +303,7 @@ class Answering:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
 
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
+        found: dict[object, AnyAnswer] = {}  # keyed by identity, or by id() for a question that is new each time
         new: dict[object, Question] = {}
         for one in questions:
             entry = self._find(one)
@@ -334,12 +334,12 @@ class Answering:
         self._draws.expect((question.cost,))
         try:
             return self._ledger.reserve(question.cost)
-        except BudgetExhausted:  # says it in the guarantee's own units
+        except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
             self._draws.refuse((question.cost,))
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
     def _draw(self, question: Question, place: Place) -> Drawn:
-        """Draw and certify, at the place that was reserved."""
+        """Draw and certify at the reserved place."""
         result = question.result(self._drawing(place, question.cost))
         return Drawn(
             place,
@@ -353,7 +353,7 @@ class Answering:
         )
 
     def _require_room(self, costs: Sequence[Cost]) -> None:
-        """Refuse, free of charge, what the ledger could not count: each question, and all of them together."""
+        """Refuse, free of charge, costs too large for the ledger to count, one by one and added up."""
         if len(costs) > 1:
             costs = [*costs, Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))]
         for cost in costs:
@@ -364,7 +364,7 @@ class Answering:
         return taken.charge, taken.intervals
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
-        """Return the rows, the guarantee and the chance that a question has at its place."""
+        """Return what a question draws with at its place: rows, guarantee and random generator."""
         guarantee = self._context.guarantee.standing(place.reached, place.intervals, cost.intervals)
         order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
         rows, kept = self._draws.rows_for(place, cost)
@@ -374,12 +374,12 @@ class Answering:
         return self._find(question) is not None
 
     def _find(self, question: Question) -> Entry | None:
-        """Return the answer that was given: to this question, or to the usual one, if that read as many rows."""
+        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
         entry = None if question.identity is None else self._ledger.find(question.identity)
         return self._find_usual(question) if entry is None else entry
 
     def _find_usual(self, question: Question) -> Entry | None:
-        """Return the answer to the same question with as many rows as usual, if these were as many."""
+        """Return the stored answer to the same question with the usual number of rows, if that number is enough."""
         if question.usual is None or question.usual == question.identity:
             return None
         usual = self._ledger.find(question.usual)
@@ -387,7 +387,7 @@ class Answering:
 
 
 class Unwritten(NamedTuple):
-    """An answer that is paid for and not committed: nobody may see it yet. `end` lets others ask the question."""
+    """A paid answer that is not committed, so nobody may see it yet. `end` lets others ask the same question."""
 
     answering: Answering
     drawn: Drawn

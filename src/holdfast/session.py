@@ -1,7 +1,6 @@
-"""What one asks: a method for every kind of question, lists of them, SQL; prices beforehand; what was asked.
+"""The session: a method for every kind of question, lists of questions, SQL, prices beforehand, and the history.
 
-Whoever asks, from Python, the command line, over HTTP or as an agent, asks through `Session`. What then happens to a
-question is told in `answering.py`.
+Python, the command line, HTTP and agents all ask through `Session`. `answering.py` tells what happens to a question.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,7 +42,7 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 SHARES = "All sessions of this process on these rows share one budget:"
-COLUMNS = ("columns", "dtypes", "info", "names", "shape")  # what frames call it
+COLUMNS = ("columns", "dtypes", "info", "names", "shape")  # what data frames call the schema
 SHOWN = ("collect", "describe", "head", "iloc", "loc", "rows", "sample", "tail", "to_pandas", "to_polars")
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 
@@ -57,39 +56,40 @@ class Session(Answering, Verbs):
     data
         A path, a frame, a dict of arrays or an opened row source.
     queries, margin, confidence
-        The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
-        probability that all answers hold at once. With neither, there is no plan: intervals widen slowly as questions
-        go by. With one of them the margin stays the same for as many questions, and widens after them. The ledger
-        begins with the first answer; after that the plan stands.
+        The plan: how many questions, or the margin every answer should have, and the probability that all answers
+        hold at once. Give `queries` or `margin` for a margin that stays constant for the planned questions and widens
+        after them; without either, intervals widen slowly from the first answer on. The ledger begins with the first
+        answer and records the plan, which then stands.
     ledger
-        A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
-        of this process on the same rows share it.
+        A path or a database URL. By default a file beside the data; for data in memory, a ledger in memory that all
+        sessions of this process on the same rows share.
     guarantee, mechanism
-        Names, or "best".
+        The name of a guarantee and of a mechanism, or "best".
     rows_per_query
-        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
-        "best" (the number with the smallest margin). `Plan.readings` shows others.
+        How many rows one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; the default)
+        or "best" (whatever gives the smallest margin). `Plan.readings` compares them.
     end
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     rows
-        "independent" (so if left out): rows may follow different laws, and answers speak of their average.
-        "identical": all follow one law; intervals get a little narrower. See the guide to plans.
+        "independent" (the default): rows may follow different distributions, and answers are about their average.
+        "identical": all rows follow one distribution, which makes intervals a little narrower. See the guide to plans.
     checks
-        The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
-        may. Left out, the session answers and does not check.
+        The share of rows, such as 0.2, that are set aside in secret to check guesses (`check`) and never answer other
+        questions. By default none are, and the session cannot check.
     seed
-        For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
+        For tests only: makes draws predictable, which the ledger records. In memory, each such session has its own
+        budget.
     analyst
-        Whose name goes on the answers.
+        The name recorded with the answers.
     complete
         Columns of `data` whose values are never missing: see `holdfast.open`.
     unit
-        The column that says which rows belong together, such as "patient", if rows are not independent of each other
-        but those of different units are. Then n is the number of units, and one draw is one unit.
+        The column that says which rows belong together, such as "patient", if only rows of different units are
+        independent. Then n is the number of units, and one draw is one unit.
     bounds, categories, labels
-        Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
-        out `within` and lists of categories. In place of a list of values, "published" shows everybody the texts that a
-        column has. A TOML file beside the data may say the same: see `queries.declared`.
+        Declarations by column: the range of its numbers, its possible values, its name in plain words. Questions may
+        then leave out `within` and lists of categories. "published" in place of a list of values shows everybody the
+        texts in the column. A TOML file beside the data can declare the same: see `queries.declared`.
     """
 
     @check.options
@@ -124,7 +124,7 @@ class Session(Answering, Verbs):
         if len(source) < 2:
             raise InvalidArgument(f"data must have at least 2 rows; {source.name} has 1.", name="data")
         schema = declare(source, bounds=bounds, categories=categories, labels=labels)
-        # What was opened here is closed here; rows that the caller opened may serve other sessions.
+        # Close only what this session opened: rows that the caller opened may serve other sessions.
         self._opened = source if isinstance(source, Kept) and source is not data else None
         place = ledger_beside(source) if ledger is None else ledger
         opened = open_ledger(
@@ -134,7 +134,7 @@ class Session(Answering, Verbs):
             reproducible=randomness.reproducible,
             witnesses=witnesses_beside(source),
         )
-        self._shared = place is None and opened.begun  # by other sessions of this process
+        self._shared = place is None and opened.begun  # with other sessions of this process
         self._owns_ledger = True
         try:
             super().__init__(source, schema, opened, request, randomness, analyst)
@@ -172,8 +172,8 @@ class Session(Answering, Verbs):
         kind
             The name of a kind of question, such as "mean".
         idempotency_key
-            A question that is new each time (flips, functions) gets its first answer again when the same analyst sends
-            it again with the same key.
+            Makes retries safe for questions that are new each time (flips, functions): the same analyst, question and
+            key return the first answer again.
         **options
             The options of the kind.
 
@@ -188,24 +188,24 @@ class Session(Answering, Verbs):
     def ask_many(self, questions: Iterable[Asked]) -> Answers:
         """Ask several questions: one reservation, one transaction, all of them or none.
 
-        All are checked, and the budget must be able to pay for all, before the first is asked. What was asked before is
-        free here, too. More than 200 take a transaction for each 200.
+        All are checked, and the budget must cover all of them, before the first is asked. Questions with a stored
+        answer are free, as always. A long list takes one transaction for every 200 questions.
 
         Parameters
         ----------
         questions
             Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
-            A `Questions` is registered first: the history tells which were fixed beforehand.
+            A `Questions` list is registered first, so the history shows which questions were fixed beforehand.
         """
         if isinstance(questions, Questions):
-            self.price_many(questions)  # a list that cannot be asked is not registered either
+            self.price_many(questions)  # a list that cannot be paid for must not be registered
             self.register(questions)
         return Answers(self._answer_many(questions))
 
     def sql(self, text: str) -> pl.DataFrame:
-        """Answer a SELECT with aggregates over the table, with WHERE and with GROUP BY over declared categories.
+        """Answer a SELECT of aggregates over the table; WHERE, and GROUP BY over declared categories, are allowed.
 
-        Every aggregate is a question of its own kind, for each group; all are asked together, as by `ask_many`.
+        Each aggregate of each group is one question. All are asked together, as by `ask_many`.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Session(Answering, Verbs):
         Returns
         -------
         DataFrame
-            A line for each group; for an aggregate called x the columns x, x_low and x_high.
+            One line for each group; an aggregate named x has the columns x, x_low and x_high.
         """
         selected = self.select(text)
         return selected.frame(self._answer_many(selected.questions, selected.names) if selected.questions else [])
@@ -308,7 +308,7 @@ class Session(Answering, Verbs):
         return Price.of(question, self.plan.standing, self._ledger.spent, self._ledger.answered, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
-        """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.
+        """Answer from made-up rows: same checks, same shape of answer, but no data is read and nothing is spent.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class Session(Answering, Verbs):
         context = self._current()
         question = kind_named(kind).question(context, query, **options)
         terms = self.plan.terms
-        require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
+        require_affordable(question, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
         guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
@@ -332,38 +332,38 @@ class Session(Answering, Verbs):
 
     @property
     def budget(self) -> Budget:
-        """How wide answers are now and later on, and how many are left where there is an end; for everyone together."""
+        """How wide answers are now and later on, and how many are left if there is an end; shared by everyone."""
         self._current()
         return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.answered)
 
     @property
     def schema(self) -> Schema:
-        """Column names, types, and what else is declared. Never what the rows hold."""
+        """Column names, types and declarations; nothing that depends on the values in the rows."""
         return self._schema
 
     @property
     def dataset(self) -> str:
-        """What the dataset is called."""
+        """The name of the dataset."""
         return self._rows.name
 
     @property
     def analyst(self) -> str | None:
-        """Whose name goes on the answers; `for_analyst` puts another one there."""
+        """The name recorded with the answers; `for_analyst` returns a session with another one."""
         return self._analyst
 
     def receipt(self, answer: AnyAnswer | int) -> Receipt:
-        """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
+        """Return a proof that an answer is in the ledger, which a third party can check against a published head."""
         seq = answer.seq if isinstance(answer, AnyAnswer) else answer
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
         return self._ledger.receipt(seq)
 
     def verify_data(self) -> None:
-        """Read and hash all the data again; raise RowSourceError if it is damaged or not what the ledger began with."""
+        """Read and hash all data again; raise RowSourceError if it is damaged or not what the ledger began with."""
         self._rows.verify()
 
     def history(self) -> pl.DataFrame:
-        """Return every answer so far, whoever asked, as a frame."""
+        """Return every answer so far, from all analysts, as a frame."""
         return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
 
     def standings(self) -> pl.DataFrame:
@@ -371,9 +371,9 @@ class Session(Answering, Verbs):
         return Standings(self._ledger, lambda: self._current().guarantee).frame()
 
     def for_analyst(self, analyst: str | None) -> "Session":
-        """Return this session as another analyst sees it: same data and ledger, their name on the answers.
+        """Return the same session for another analyst: same data and ledger, but their name on the answers.
 
-        The ledger stays this session's: closing the other one does nothing.
+        This session keeps the ledger; closing the returned one does nothing.
         """
         check_analyst(analyst)
         other = copy(self)
@@ -381,7 +381,7 @@ class Session(Answering, Verbs):
         return other
 
     def close(self) -> None:
-        """Let go of the ledger; later questions are refused, of those that `for_analyst` returned, too."""
+        """Close the ledger. Later questions are refused, also on sessions from `for_analyst`."""
         if self._owns_ledger:
             self._ledger.close()
             if self._opened is not None:
@@ -396,7 +396,7 @@ class Session(Answering, Verbs):
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
+        kind = None if name.startswith("_") else KINDS.find(name)  # a kind that another package registered
         if kind is None:
             meant = OTHERWISE_CALLED.get(name) or ("schema" if name in COLUMNS else None)
             hint = f". Did you mean: {meant!r}?" if meant else ": rows are never shown" if name in SHOWN else ""
@@ -414,7 +414,7 @@ class Session(Answering, Verbs):
         return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
-        """Take the guesses that checks leave out from these `data`, which anybody may look at."""
+        """Use these `data`, which anybody may look at, to compute guesses that checks leave out."""
         rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
         self._beside = replace(self._beside, explored=lambda: rows)
         self._context = replace(self._context, beside=self._beside)
