@@ -1,11 +1,11 @@
-"""The rules of the budget: what was asked is free, what no longer fits is refused, what is taken stays taken.
+"""The rules of the budget: repeated questions are free, unaffordable ones are refused, what is taken stays taken.
 
-A question first *reserves*: the ledger takes its cost for good and gives it its place, durably. Only then are rows
-drawn for it. So a draw that is dropped, because of an interrupt, an error, a kill or a race, was paid for all the same,
-and nobody can choose among draws for free. Its answer is then *committed*, and shown when that is durable, too.
+A question first *reserves*: the ledger durably takes its cost and gives it a place. Only then are rows drawn for it. A
+draw that is dropped because of an interrupt, an error, a kill or a race has therefore been paid for, and nobody can
+choose among draws for free. The answer is then *committed*, and shown only once the commit is durable.
 
-While questions come fast, the transaction that commits an answer also takes places for the next ones (`places.py`), so
-that an answer waits for the disk once, not twice.
+While questions come fast, the transaction that commits an answer also takes places for the next questions
+(`places.py`), so that each answer waits for the disk once, not twice.
 """
 
 import atexit
@@ -37,8 +37,8 @@ CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to d
 class Ledger:
     """The budget of one dataset. Open it with `open_ledger`; safe to share between threads.
 
-    A ledger that nobody has begun yet has no terms and nothing spent; `begin` writes its first entry. Until then every
-    look at it also looks whether somebody else has begun it.
+    Until somebody calls `begin`, which writes the first entry, a ledger has no terms and nothing spent, and every
+    access checks whether another process has begun it.
     """
 
     def __init__(self, store: Store, *, fingerprint: str, reproducible: bool = False) -> None:
@@ -51,9 +51,8 @@ class Ledger:
         self._tree = tree.Tree()
         self._secret, self._first = b"", ""
         self._held, self.in_flight = Held(), InFlight()
-        self._waits = store.patience > 0  # else it is in memory, and taking places ahead saves nothing
-        # How far the shares of questions may lie: for those beyond, there are no rows yet. They are refused, free of
-        # charge, by those who cannot answer them.
+        self._waits = store.patience > 0  # a store in memory does not: taking places ahead would save nothing
+        # Where the rows that this process can draw end. It refuses places beyond that, free of charge.
         self.reach: Callable[[], Reach] = lambda: EVERYWHERE
         _open.add(self)
         self._look()
@@ -70,16 +69,16 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close files and connections for good. What was read of the terms stays readable; may be called again.
+        """Close files and connections for good. Terms that were read stay readable. May be called again.
 
-        Places taken ahead are given back first, unless somebody has taken more since.
+        Places taken ahead are given back first, unless somebody else has taken places since.
         """
         self._give_back()
         self._closed = True
         self._store.close()
 
     def watch(self, *witnesses: Witness) -> None:
-        """Refuse this ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
+        """Refuse this ledger if it lacks an entry that one of these witnesses saw; report new entries to them."""
         if isinstance(self._store, WatchedStore):
             self._store.watch(*witnesses)
 
@@ -95,14 +94,14 @@ class Ledger:
         return self._look() is not None
 
     def begin(self, terms: Mapping[str, Any], secret: bytes | None = None) -> bool:
-        """Write the first entry, durably; False if somebody else had begun the ledger: then `terms` is what stands.
+        """Write the first entry durably. Return False if somebody else was first; their `terms` then stand.
 
         Parameters
         ----------
         terms
             The plan as plain JSON, with ``terms["caps"] = {"charge": ..., "intervals": ...}``.
         secret
-            What `key` derives keys from; left out, 256 bits from the operating system.
+            The secret from which `key` derives keys; by default 256 bits from the operating system.
         """
         self._check_open()
         secret = secrets.token_bytes(SECRET_BYTES) if secret is None else secret
@@ -120,7 +119,7 @@ class Ledger:
 
     @property
     def location(self) -> str:
-        """Where the ledger is, as it may be shown."""
+        """Where the ledger is, without passwords."""
         return self._store.location
 
     @property
@@ -135,40 +134,40 @@ class Ledger:
 
     @property
     def _opened(self) -> Opened:
-        return Opened(self.dataset, self._fingerprint, self._reproducible)  # a file may know the data by another name
+        return Opened(self.dataset, self._fingerprint, self._reproducible)  # the dataset name as the store has it
 
     @property
     def reproducible(self) -> bool:
-        """Whether draws are predictable, because the ledger was begun with a seed."""
+        """Whether draws are predictable because the ledger was begun with a seed."""
         genesis = self._look()
         return self._reproducible if genesis is None else bool(genesis["reproducible"])
 
     @property
     def terms(self) -> Mapping[str, Any] | None:
-        """The plan that stands, as given to `begin`; None before."""
+        """The plan as given to `begin`; None before that."""
         genesis = self._look()
         return None if genesis is None else genesis["terms"]
 
     @property
     def first(self) -> str:
-        """The hash of the first entry, which tells this ledger from every other; "" before."""
+        """The hash of the first entry, which identifies this ledger; "" before it has begun."""
         self._look()
         return self._first
 
     @property
     def taken(self) -> Cost:
-        """How much has been taken by anybody, ahead or not."""
+        """How much all processes have taken, including places taken ahead."""
         tip = self._tip() if self._has_begun() else None
         return Cost(0, 0) if tip is None else Cost(tip.taken_charge, tip.taken_intervals)
 
     def key(self, purpose: str) -> bytes:
-        """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""
+        """Return the 256-bit key for a purpose. Secret: never show, log or send it to an analyst."""
         self._begun()
         return derive_key(self._secret, purpose)
 
     @property
     def caps(self) -> Cost:
-        """What may be spent in all."""
+        """The limits of what may be spent in total."""
         self._begun()
         return self._caps
 
@@ -176,7 +175,7 @@ class Ledger:
 
     @property
     def spent(self) -> Spent:
-        """What all questions together have taken by now; not what this process has only taken ahead."""
+        """What all questions have taken so far, without the places that this process has merely taken ahead."""
         if not self._has_begun():
             return Spent(0, 0, 0)
         (charge, intervals), tip = self._held.total, self._tip()
@@ -184,12 +183,12 @@ class Ledger:
 
     @property
     def answered(self) -> Cost:
-        """What the answers given so far cost, without what is taken beside them: what `finish` starts from."""
+        """What the committed answers cost, without reservations. `finish` starts from this."""
         return answered(self._tip()) if self._has_begun() else Cost(0, 0)
 
     @property
     def left(self) -> Cost:
-        """What is left of the two caps."""
+        """What is left of both caps."""
         caps, spent = self.caps, self.spent
         return Cost(caps.charge - spent.charge, caps.intervals - spent.intervals)
 
@@ -209,8 +208,8 @@ class Ledger:
     def once(self, key: str | None, work: Callable[[], tuple[Entry, bool]]) -> tuple[Entry, bool]:
         """Return the answer already given to a question, and False; or do the `work` that commits it.
 
-        No other thread does any with the same key meanwhile: it waits, and finds the answer. Without a key the question
-        is new each time.
+        Other threads with the same key wait until the work is done, then find its answer. A question without a key is
+        new each time.
         """
         if key is None:
             return work()
@@ -222,9 +221,9 @@ class Ledger:
         return self.in_flight.run(key, find_or_work)
 
     def reserve(self, cost: Cost) -> Place:
-        """Take this cost for good, and return the place of the question that pays it: durable when this returns.
+        """Take this cost for good and return the place of the question; both are durable when this returns.
 
-        Raises BudgetExhausted, and takes nothing, if it is more than what is left.
+        Raises BudgetExhausted and takes nothing if less than the cost is left.
         """
         self._refuse_unbegun()
         if not self._waits:
@@ -232,22 +231,22 @@ class Ledger:
         place = self._held.take(cost, self.reach())
         if place is None:
             return self._reserve([cost], self._held.demand(cost))[0]
-        endless = self._caps.charge == LARGEST  # else nothing depends on how far others have come
+        endless = self._caps.charge == LARGEST  # with a cap, no interval depends on how far others have come
         return self._held.begun(place, cost, self._tip().taken_charge if endless else 0)
 
     def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
-        """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
+        """Take all of these costs, or none, in one transaction; return a place for each. Otherwise as `reserve`."""
         self._refuse_unbegun()
         return self._reserve(costs, None) if costs else []
 
     def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None) -> list[Place]:
-        """Reserve in the store."""
+        """Reserve by a transaction of the store."""
         held, reach = self._held, self.reach()
         process = held.process
-        used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
-        places: list[Place] = []  # by the last run, too
+        used: list[Stock] = []  # the stock taken by the last run of `decide`; whoever pops it may put it back
+        places: list[Place] = []  # granted by the last run
         outcome: Stock | BudgetExhausted | None = None
-        before = end = 0  # of the charge that all have taken
+        before = end = 0  # charge taken by all processes
 
         def restore() -> None:
             with suppress(IndexError):
@@ -255,7 +254,7 @@ class Ledger:
 
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
-            restore()  # an earlier run did not count
+            restore()  # undo an earlier run, which did not count
             places.clear()
             after = self._tip(transaction)
             before = after.taken_charge
@@ -286,13 +285,13 @@ class Ledger:
         return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
-        """Raise if no answer could be written now; writes nothing."""
+        """Raise if no answer could be written now. Writes nothing."""
         self._check_open()
         self._look()
         self._store.probe()
 
     def _give_back(self) -> None:
-        """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
+        """Give back places taken ahead and not used, as far as nobody has taken any since."""
         stock = NOTHING if self._closed else self._held.take_all()
         if not any(stock):
             return
@@ -302,19 +301,19 @@ class Ledger:
 
         self._held.giving_back()
         self._store.patience = CLOSING
-        with suppress(HoldfastError):  # then it stays taken
+        with suppress(HoldfastError):  # if that fails, they stay taken
             self._store.write(decide)
 
     def commit(self, drawn: Drawn) -> tuple[Entry, bool]:
-        """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
+        """Write the answer durably and return its entry and True. Show the answer only after this returns.
 
-        If its key is already there, the entry that stands is returned, and False; the answer given here must be
-        forgotten, and stays paid for.
+        If an entry with its key exists, return that entry and False: the answer passed here must be discarded, and
+        stays paid for.
         """
         return self.commit_all([drawn])[0]
 
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
-        """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
+        """Write all of the answers, or none, in one transaction. Return for each what `commit` returns."""
         self._refuse_unbegun()
         demand = self._held.demand(*(one.cost for one in answers)) if self._waits else None
         reach = EVERYWHERE if demand is None else self.reach()
@@ -325,7 +324,7 @@ class Ledger:
 
         def decide(transaction: Transaction) -> None:
             nonlocal ahead, before, after
-            written.clear()  # an earlier run did not count
+            written.clear()  # forget an earlier run, which did not count
             ahead, fresh = NOTHING, False
             for one in answers:
                 if one.is_forked:
@@ -360,13 +359,13 @@ class Ledger:
         return (chain.entry_of(row) for row in rows_of(self._store, start, limit) if not is_restore(row))
 
     def receipt(self, seq: int) -> Receipt:
-        """Return the proof that entry `seq` lies under the present head."""
+        """Return a proof that entry `seq` is covered by the present head."""
         check.whole(0, seq=seq)
         receipt, self._tree = receipt_under(self.head, self._store, seq, self._tree)
         return receipt
 
     def verify(self, head: str | None = None) -> Head:
-        """Re-check every entry; `head` is a hash published earlier, which must be in the chain."""
+        """Check every entry again. `head` is a hash published earlier, which must be in the chain."""
         self._check_open()
         self._begun()
         reached = verify_store(self._store, head).tip
@@ -375,21 +374,21 @@ class Ledger:
     # -- checks ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> dict[str, Any] | None:
-        """Return the first entry; if it was not there the last time, look again and check all of the ledger."""
+        """Return the first entry. If it was missing so far, look again; once it is there, verify the whole ledger."""
         if self._genesis is None and not self._closed:
-            # Rows first: they are written together with the tip, so either of them alone is damage, not a beginning.
+            # Rows and tip are written together: one without the other is damage, not a new ledger. Rows are read first.
             rows = self._store.read(0, 1)
             if self._store.tip() is not None or rows:
                 verified = verify_store(self._store)
                 genesis, secret = verified.genesis, self._store.secret() or b""
                 self._opened.require(genesis, secret, self.location)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
-                self._first = self._store.read(0, 1)[0].hash  # anew: it may have been written since the look above
-                if self._store.address is not None:  # else nobody else can open it
+                self._first = self._store.read(0, 1)[0].hash  # again: it may be newer than `rows`
+                if self._store.address is not None:  # without an address nobody else can open the store
                     self._held, self.in_flight = _shared.setdefault(
                         (self._store.address, self._first), (self._held, self.in_flight)
                     )
-                self._genesis = genesis  # last: other threads go by it
+                self._genesis = genesis  # set last: other threads rely on it alone
         return self._genesis
 
     def _check_open(self) -> None:
@@ -407,7 +406,7 @@ class Ledger:
         return genesis
 
     def _has_begun(self) -> bool:
-        """Whether there is a first entry; a ledger that was closed says nothing any more."""
+        """Whether there is a first entry; raises if the ledger was closed."""
         if self._closed:
             raise closed_error(self.location)
         return self._genesis is not None or self._look() is not None
@@ -419,7 +418,7 @@ class Ledger:
             )
 
     def _tip(self, within: Store | Transaction | None = None) -> Tip:
-        """Return the tip, which a ledger that has begun must have."""
+        """Return the tip, which every ledger that has begun must have."""
         tip = (within or self._store).tip()
         if tip is None:
             raise LedgerDamaged(
@@ -430,11 +429,11 @@ class Ledger:
 
 
 _open: WeakSet[Ledger] = WeakSet()
-_shared: dict[tuple[str, str], tuple[Held, InFlight]] = {}  # by address and first entry: one for all in this process
+_shared: dict[tuple[str, str], tuple[Held, InFlight]] = {}  # for all of this process, by address and first entry
 
 
 @atexit.register
 def _give_back_all() -> None:
-    """Give back what ledgers that nobody closed have taken ahead."""
+    """At exit, give back the places that ledgers which were never closed have taken ahead."""
     for ledger in list(_open):
         ledger._give_back()

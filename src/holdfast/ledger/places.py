@@ -1,16 +1,16 @@
 """Places that this process has taken ahead, so that most questions need not wait for the disk twice.
 
-What a question takes has three amounts: its share of the two caps, and a number. What was taken from the ledger and is
-not handed out yet is kept for each amount in ranges. A place handed out is cut from the beginning of a range.
+A question takes three amounts: a share of each of the two caps, and a number. Amounts that were taken from the ledger
+and not handed out yet are kept as ranges, the *stock*. A place is cut from the beginning of a range.
 
-Nothing here may ever be handed out twice, and a signal, a destructor or another thread may come between any two steps.
-So whoever needs the stock takes all of it away in one step (`deque.pop`), and puts back what is left: whatever
-interrupts him can only lose it. (No generators: an interrupt while one is closed would be swallowed.) A forked child
-does not have its parent's.
+Nothing may ever be handed out twice, although a signal handler, a destructor or another thread may run between any two
+steps. So whoever needs the stock removes all of it in one atomic step (`deque.pop`) and puts the rest back afterwards:
+an interrupt in between can lose places but never duplicate them. (No generators: an interrupt while a generator closes
+would be swallowed.) A forked child starts without its parent's stock.
 
-Places are not always used in the order in which they were taken: two processes each have some ahead. Where that
-matters, a place says how far all questions begun before it can have come (`Place.reached`): to the end of what this
-process has handed out, or to the end of all that was ever taken if somebody else has taken more since.
+Places are not always used in the order in which they were taken, since several processes may hold some. Where order
+matters, a place records how far all questions begun before it can have come (`Place.reached`): to the end of what this
+process has handed out, or to the end of everything taken if another process has taken more since.
 """
 
 import threading
@@ -29,11 +29,11 @@ from holdfast.ledger.store import Tip
 Ranges = tuple[range, ...]
 
 MOST_AHEAD = 64  # ordinary answers
-SHARE_AHEAD = 100  # at most one part in so many of what is left
-SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
-FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
-REMEMBERED = 16  # more than a signal handler or a destructor can add while its thread is between two steps
-MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
+SHARE_AHEAD = 100  # take at most this fraction, 1/100, of what is left
+SHARE_OF_TAKEN = 10  # without a cap: at most 1/10 of what was taken so far
+FAST = 1.0  # seconds: take places ahead only while questions are at most this far apart
+REMEMBERED = 16  # more than signal handlers and destructors can add between two steps of one thread
+MOST_RANGES = 16  # older remainders, too small for recent questions, are abandoned
 
 _INSTEAD = "Ask for less, or repeat an earlier question for free."
 _NO_CHARGE = (
@@ -48,7 +48,7 @@ _NO_ROWS = "There are not enough rows yet for this question: it takes {cost:,} o
 
 
 class Stock(NamedTuple):
-    """What is free of the three amounts."""
+    """Free ranges of the three amounts."""
 
     charge: Ranges = ()
     intervals: Ranges = ()
@@ -58,7 +58,7 @@ class Stock(NamedTuple):
         return Stock(*map(_joined, self, other))
 
     def cut(self, cost: Cost) -> tuple[Place, "Stock"] | None:
-        """Return a place for this cost and what is left then; None if it does not fit."""
+        """Return a place for this cost and the remaining stock; None if the cost does not fit."""
         charge, intervals, number = map(_cut, self, _needs(cost))
         if charge is None or intervals is None or number is None:
             return None
@@ -76,7 +76,7 @@ NOTHING = Stock()
 
 
 class Grant(NamedTuple):
-    """A place, what is in stock then, and the tip that says so."""
+    """A place, the stock left after it, and the tip that records both."""
 
     place: Place
     stock: Stock
@@ -84,11 +84,10 @@ class Grant(NamedTuple):
 
 
 def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
-    """Return a place for this cost: from the stock, or going on where it ends if nobody has taken more, or a new one.
+    """Return a place for this cost: from the stock, else extending its last range if that ends at the tip, else new.
 
-    A place of another account begins where all that was taken ends, and nothing is ever cut from it: so the shares of
-    either account, counted without those of the other, are no less apart than they lie. The caps are the caller's to
-    check.
+    A place of another account (`APART`) always begins at the tip and is never cut from the stock, so removing one
+    account's shares from the numbering never makes shares of the other overlap. The caller checks the caps.
     """
     starts, left, taken = [], [], []
     for ranges, need, end in zip(stock, _needs(cost), tip.taken, strict=True):
@@ -105,7 +104,7 @@ def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
 
 
 class PlacesAhead(NamedTuple):
-    """How many answers of this cost a process would like to have ahead, and how many it has."""
+    """How many answers of this cost a process wants to have ahead, and how many it has."""
 
     cost: Cost
     answers: int
@@ -113,7 +112,7 @@ class PlacesAhead(NamedTuple):
 
 
 def take_ahead(tip: Tip, caps: Cost, reach: Reach, demand: PlacesAhead) -> tuple[Stock, Tip]:
-    """Take answers ahead; near the end of the budget, or of what there are rows for, none."""
+    """Take places ahead, but none near the end of the budget or of the rows that can be drawn."""
     needs, answers = _needs(demand.cost), demand.answers
     ends = reach.charge + tip.taken_charge // reach.account * reach.account, reach.intervals
     caps_and_reach = zip((caps.charge, caps.intervals), ends, strict=True)
@@ -132,7 +131,7 @@ def take_ahead(tip: Tip, caps: Cost, reach: Reach, demand: PlacesAhead) -> tuple
 
 
 def give_back(stock: Stock, tip: Tip) -> Tip:
-    """Return the tip without what nobody has taken anything after."""
+    """Return the tip with the end of this stock given back, as far as nobody has taken anything after it."""
     ends = []
     for ranges, end in zip(stock, tip.taken, strict=True):
         for each in reversed(ranges):
@@ -144,9 +143,9 @@ def give_back(stock: Stock, tip: Tip) -> Tip:
 def refusal(
     costs: Sequence[Cost], places: Sequence[Place], tip: Tip, caps: Cost, reach: Reach
 ) -> BudgetExhausted | None:
-    """Return why questions of these costs cannot have these places and leave the ledger at this tip; None if they can.
+    """Return why questions of these costs may not have these places and leave the ledger at `tip`; None if they may.
 
-    The budget may not pay for them all, or there are no rows yet for one of them: it lies beyond `reach`.
+    Either the budget cannot pay for them all, or a place lies beyond `reach`, where there are no rows yet.
     """
     if tip.taken_charge > caps.charge:
         words, amount, total = _NO_CHARGE, "charge", caps.charge
@@ -197,7 +196,7 @@ def _pop_all(stocks: deque[Stock]) -> Stock:
     while stocks:
         try:
             popped = stocks.pop()
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread took the last one
             break
         stock = popped if stock is NOTHING else stock + popped
     return stock
@@ -206,8 +205,7 @@ def _pop_all(stocks: deque[Stock]) -> Stock:
 class Held(OfOneProcess):
     """The stock of a ledger in this process, and how much to take ahead: more while questions come fast.
 
-    Everyone in the process who opens the ledger has the same one: what a session that nobody closed leaves, the next
-    one has.
+    All sessions of the process on one ledger share it, so a new session uses what an unclosed one has left.
     """
 
     def _forget(self) -> None:
@@ -215,27 +213,27 @@ class Held(OfOneProcess):
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
-        # How far the charge of all questions begun can have come is the largest of these. Whoever adds one adds the
-        # largest, too, long before the oldest fall out: nothing that comes between two steps can lower it.
+        # The largest of these is how far the charge of all questions begun can have come. Every addition is followed by
+        # adding the largest again, long before old values fall out, so no interruption can lower the maximum.
         self._reached: deque[int] = deque((0,), maxlen=REMEMBERED)
-        self._taken = -1  # where the charge taken by all ended when this process last took some
-        self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
+        self._taken = -1  # the end of the charge taken by all processes when this one last took some
+        self._questions = self._enough = 0  # since places were last taken ahead; before more are taken
 
     def take(self, cost: Cost, reach: Reach) -> Place | None:
-        """Return a place from the stock that ends within `reach`; None if it does not fit."""
-        # Of one process, whatever a signal handler forks meanwhile: what a child goes on with stays its parent's.
+        """Return a place from the stock that ends within `reach`; None if there is none."""
+        # Read both first: if a signal handler forks below, the child goes on with a place marked as its parent's.
         process, stocks = self.process, self._stocks
         now = monotonic()
         if now - self._last > FAST:
-            self._ahead = -1  # a lone question: the next one decides whether to take any ahead
+            self._ahead = -1  # a lone question: whether to take places ahead depends on how soon the next one comes
         elif self._ahead < 0:
             self._ahead = 0
         self._last = now
         self._questions += 1
-        with self._lock:  # only so that other threads do not find it empty meanwhile
+        with self._lock:  # only so that other threads do not see an empty stock in between
             stock = _pop_all(stocks)
             cut = stock.cut(cost)
-            if cut is not None and not cut[0].within(reach, cost):  # taken by somebody who has more rows
+            if cut is not None and not cut[0].within(reach, cost):  # taken ahead by a session that has more rows
                 cut = None
             stocks.append(stock if cut is None else cut[1])
         if cut is None:
@@ -244,26 +242,26 @@ class Held(OfOneProcess):
         return Place(place.number, place.charge, place.intervals, place.reached, process)
 
     def took(self, before: int, after: int) -> None:
-        """Remember that this process has taken some, and where the charge taken by all ended before and after it."""
-        if before != self._taken:  # others have taken some, and may have used it
+        """Note that this process took some: the charge taken by all ended at `before`, and ends at `after` now."""
+        if before != self._taken:  # another process took some since, and may have used it
             self._reach(before)
-        self._taken = max(self._taken, after)  # if a thread comes between, this process takes its own for others'
+        self._taken = max(self._taken, after)  # if threads race, it mistakes its own for others': only wider
 
     def giving_back(self) -> None:
-        """Forget where that was: what this process gives back, others may take."""
+        """Forget that end: another process may take what this one gives back."""
         self._taken = -1
 
     def begun(self, place: Place, cost: Cost, taken: int) -> Place:
         """Return the place with how far all questions begun by now can have come.
 
-        `taken` is where the charge taken by all ends, read after the question was asked; 0 if that does not matter.
+        `taken` is the end of the charge taken by all, read after the question was asked; 0 where it does not matter.
         """
         others = 0 if taken == self._taken else taken
         reached = self._reach(max(others, place.charge + cost.charge))
         return Place(place.number, place.charge, place.intervals, reached, place.process)
 
     def _reach(self, end: int) -> int:
-        """Return how far the charge can have come, now that it can have come to `end`."""
+        """Note that the charge can have come to `end`; return how far it can have come in all."""
         with self._lock:
             self._reached.append(end)
             reached = max(tuple(self._reached))
@@ -271,27 +269,27 @@ class Held(OfOneProcess):
         return reached
 
     def take_all(self) -> Stock:
-        """Return all there is, which is the caller's from now on."""
+        """Return the whole stock, which now belongs to the caller."""
         self._check_process()
         return _pop_all(self._stocks)
 
     def put(self, stock: Stock, process: int) -> None:
-        """Put back, or add, what the caller alone has; `process` is whose it is."""
+        """Add stock that the caller alone holds, if `process`, its owner, is this process."""
         stocks = self._stocks
         if self.process == process:
             stocks.append(stock)
 
     @property
     def process(self) -> int:
-        """This process, which has forgotten what its parent had."""
+        """The number of this process, after forgetting anything inherited from a parent."""
         self._check_process()
         assert self._process is not None
         return self._process
 
     def demand(self, *costs: Cost) -> PlacesAhead | None:
-        """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast.
+        """Return how many places to take ahead, twice as many each time while questions come fast; None for none.
 
-        They should cost what the dearest of these did.
+        They are sized for the dearest of these costs.
         """
         if self._ahead < 0 or self._questions < self._enough or not self._check_process():
             return None
@@ -302,17 +300,17 @@ class Held(OfOneProcess):
         if now < self._asking_until or there > self._ahead // 2:
             return None
         self._ahead = min(MOST_AHEAD, max(1, 2 * self._ahead))
-        self._asking_until = now + FAST  # by then it has been `asked`, or whoever did was interrupted
+        self._asking_until = now + FAST  # by then `asked` was called, or the caller was interrupted
         return PlacesAhead(cost, self._ahead, there)
 
     def asked(self, demand: PlacesAhead) -> None:
-        """Let the next one who wants to take places ahead do so, when half of them are used."""
+        """Allow the next demand once half of the places are used."""
         self._questions, self._enough = 0, self.now.answers(demand.cost) // 2
         self._asking_until = 0.0
 
     @property
     def total(self) -> tuple[int, int]:
-        """How much charge and how many intervals there are at this moment."""
+        """How much charge and how many intervals are in stock."""
         self._check_process()
         charge = intervals = 0
         with self._lock:
@@ -323,7 +321,7 @@ class Held(OfOneProcess):
 
     @property
     def now(self) -> Stock:
-        """What is there at this moment."""
+        """The stock at this moment."""
         self._check_process()
         with self._lock:
             stocks = tuple(self._stocks)
