@@ -1,7 +1,7 @@
 """What all answers share: values with intervals, a record of where they come from, and how they print.
 
 Every kind of question has an answer class, a subclass of `AnyAnswer`, with one JSON form: `result()` is what the ledger
-keeps and what travels; `to_dict()` is the same with the record beside it.
+stores and what is sent over the wire; `to_dict()` adds the record.
 """
 
 from abc import ABC, abstractmethod
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53
-SEPARATED = 10_000  # numbers from here on have their thousands separated
-FEWEST = 12  # digits that may be rounded away
+SEPARATED = 10_000  # numbers from here on get thousands separators
+FEWEST = 12  # at most this many digits before the decimal point are rounded to zeros
 LONGEST = 160  # characters of a question that are shown beside its answer
-LONG = 1e15  # numbers that are written as powers of ten
-ANYTHING = 1e100  # an end as far away as this stands for any number
-SAYS_NOTHING = 0.9  # of the declared range: an interval that leaves no less open has no value beside it
+LONG = 1e15  # numbers from here on are written as powers of ten
+ANYTHING = 1e100  # an end this far out means that the interval is unbounded
+SAYS_NOTHING = 0.9  # share of the declared range: an interval wider than this is shown without a value
 TOO_FEW = "too few rows to tell"
 
 
@@ -44,23 +44,23 @@ class Estimate:
 
     @property
     def guess(self) -> float:
-        """The value, or the middle of the interval where there is none: for those who must go on all the same."""
+        """The value, or the middle of the interval if there is none: for callers that need some number."""
         return (self.low + self.high) / 2 if self.too_few else self.value
 
     @classmethod
     def within(cls, bounds: Interval, value: float, interval: Interval, *, alone: bool = False) -> "Estimate":
-        """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
+        """Stretch from [0, 1] to the bounds, rounding ends outward; the value is clipped to its interval.
 
-        An interval that leaves nearly all of the bounds open says nothing, and then neither does the value, unless it
-        stands `alone`: what is promised of it is no interval. Ends that cross, from counts that contradict each other,
-        which is rarer than a miss, are taken in their order.
+        An interval that covers nearly all of the bounds says nothing, and the value becomes NaN, unless it stands
+        `alone`: its guarantee promises no interval. Ends that cross, which happens when counts contradict each other
+        (more rarely than an interval misses), are swapped.
         """
         low, high = bounds
         interval = min(interval), max(interval)
         if bounds == (0.0, 1.0):
             first, last = interval
         else:
-            slack = 4 * ROUNDING * max(abs(low), abs(high))  # three roundings, each relative to numbers no larger
+            slack = 4 * ROUNDING * max(abs(low), abs(high))  # for the three roundings below
             first, last = (low + (high - low) * x for x in interval)
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
@@ -69,7 +69,7 @@ class Estimate:
         return cls(min(max(value, first), last), first, last)
 
     def to_json(self) -> dict[str, Any]:
-        """Return value, low and high; a value that cannot be told is null."""
+        """Return value, low and high; a missing value is null."""
         return {"value": None if self.too_few else self.value, "low": self.low, "high": self.high}
 
     @classmethod
@@ -79,16 +79,16 @@ class Estimate:
 
     @property
     def decimals(self) -> int:
-        """As many decimals as the interval deserves; below 0, that many of the last digits are zeros."""
+        """How many decimals the interval's width justifies; negative: that many digits before the point are zeros."""
         width, digits = self.high - self.low, 4
-        if width == 0 and self.low % 1 == 0:  # what is known exactly, such as the number of rows
+        if width == 0 and self.low % 1 == 0:  # known exactly, such as the number of rows
             return 0
         while digits > -FEWEST and width > 10.0 ** (2 - digits) * 5:
             digits -= 1
         return digits
 
     def rounded(self) -> tuple[str, str, str]:
-        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        """Return value, low and high as text, with as many decimals as the width justifies, ends rounded outward."""
         return write_estimate(self, self.decimals)
 
 
@@ -109,17 +109,17 @@ class Record:
     kind, question
         The kind of question, and how it reads.
     guarantee, confidence
-        Why the intervals may be believed, and with which probability all of them hold at once.
+        The guarantee behind the intervals, and the probability with which all of them hold at once.
     population
-        What they speak of: the average of the laws that the rows follow, or the one law that all follow.
+        What the intervals are about: the average of the laws that the rows follow, or the one law that all follow.
     rows_read
-        Rows that were read for it.
+        How many rows were read for the answer.
     cost
         By how much the number of answers left fell.
     seq, receipt
-        Its number in the ledger and its fingerprint there; None for a dry run, whose numbers are made up.
+        The answer's number and fingerprint in the ledger; None for a dry run, whose numbers are made up.
     cached
-        Whether it was asked before, and so was free.
+        Whether the question was asked before, so that the answer was free.
     """
 
     kind: str
@@ -153,7 +153,7 @@ class Record:
 
 
 class AnyAnswer(ABC):
-    """What every answer is: something with a record. The record's fields are attributes of the answer."""
+    """Base class of all answers. Each has a record, whose fields are attributes of the answer."""
 
     record: Record
 
@@ -179,12 +179,12 @@ class AnyAnswer(ABC):
 
     @property
     def population(self) -> str:
-        """What the intervals speak of, in words."""
+        """What the intervals are about, in words."""
         return self.record.population
 
     @property
     def rows_read(self) -> int:
-        """Rows that were read for it."""
+        """How many rows were read for the answer."""
         return self.record.rows_read
 
     @property
@@ -204,7 +204,7 @@ class AnyAnswer(ABC):
 
     @property
     def cached(self) -> bool:
-        """Whether it was asked before, and so was free."""
+        """Whether the question was asked before, so that the answer was free."""
         return self.record.cached
 
     @property
@@ -241,12 +241,12 @@ class AnyAnswer(ABC):
 
     @property
     def known_range(self) -> Interval | None:
-        """The part of the range in which the rows' own value was said to lie, if the answer is such a part."""
+        """The part of the range that was released as containing the value on the rows, if the answer releases one."""
         return None
 
     @property
     def parts(self) -> list[tuple[str, "Estimate"]]:
-        """What an answer is made of, where that has intervals of its own, such as the two groups of a difference."""
+        """The components of the answer that have intervals of their own, such as the two groups of a difference."""
         return []
 
     def plot(self) -> Picture:
@@ -308,7 +308,7 @@ class Answer(AnyAnswer):
 
     @property
     def too_few(self) -> bool:
-        """Whether there were too few rows to tell: then there is an interval, but no value."""
+        """Whether there were too few rows to tell: then the answer has an interval, but no value."""
         return isnan(self.value)
 
     @property
@@ -323,7 +323,7 @@ class Answer(AnyAnswer):
 
     def __lt__(self, other: object) -> bool:
         raise InvalidArgument(
-            "An answer is an interval, so it is not above or below a number: compare its end that says most, such as"
+            "An answer is an interval, so it is not simply above or below a number: compare one of its ends, such as"
             " answer.low > 0.2."
         )
 
@@ -350,7 +350,7 @@ class Answer(AnyAnswer):
         return [(None, Estimate(self.value, self.low, self.high))]
 
     def rounded(self) -> tuple[str, str, str]:
-        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        """Return value, low and high as text, with as many decimals as the width justifies, ends rounded outward."""
         return Estimate(self.value, self.low, self.high).rounded()
 
     def __repr__(self) -> str:
@@ -361,7 +361,7 @@ class Answer(AnyAnswer):
 
     @property
     def _alone(self) -> bool:
-        """Whether the value stands alone: what is promised of it is no interval."""
+        """Whether the value stands alone: its guarantee promises no interval."""
         return not self.too_few and self.interval == self.bounds
 
     def _repr_html_(self) -> str:
@@ -371,7 +371,7 @@ class Answer(AnyAnswer):
 
 
 def estimate_html(question: str, shown: str, estimate: "Estimate | Answer", bounds: Interval, small_print: str) -> str:
-    """Return what a notebook shows of one interval: the question, what is said of it, numbers, a bar with its ends."""
+    """Return the HTML of one interval for a notebook: the question, `shown` and the ends, a bar inside the bounds."""
     _, low, high = estimate.rounded()
     first, last = map(write_bound, bounds)
     return (
@@ -383,7 +383,7 @@ def estimate_html(question: str, shown: str, estimate: "Estimate | Answer", boun
 
 
 def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, str]:
-    """Write value, low and high; the ends outwards, because a promise is never rounded in its own favor."""
+    """Write value, low and high; ends are rounded outward, because a promise is never rounded in its own favor."""
     value = TOO_FEW if estimate.too_few else _written(estimate.value, digits)
     if max(-estimate.low, estimate.high) >= LONG:
         return value, write_far(estimate.low, 3, up=False), write_far(estimate.high, 3, up=True)
@@ -412,7 +412,7 @@ def write_bound(x: float) -> str:
 
 
 def brief(question: str) -> str:
-    """Return a question as it is shown beside its answer: of a long one, how it begins and how it ends.
+    """Return a question as shown beside its answer; of a long one, only the beginning and the end.
 
     >>> brief("share of late"), len(brief("x + " * 100))
     ('share of late', 160)
@@ -422,7 +422,7 @@ def brief(question: str) -> str:
 
 
 def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
-    """Write value, low and high of every line of a table, all with the decimals that the narrowest deserves.
+    """Write value, low and high of every line of a table, all with the decimals that the narrowest interval justifies.
 
     >>> rounded_alike([Estimate(0.25, 0.2, 0.3), Estimate(0.5, 0.0, 1.0)])
     [('0.250', '0.200', '0.300'), ('0.500', '0.000', '1.000')]
@@ -432,7 +432,7 @@ def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
 
 
 def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
-    """Return intervals as lines of a picture, their numbers beside them rounded outwards, with equal digits."""
+    """Return intervals as lines of a picture; the numbers beside them are rounded outward, with equal decimals."""
     texts = rounded_alike([estimate for _, estimate in labeled])
     return [
         Line(label, one.value, one.low, one.high, f"{value}  [{low}, {high}]")
@@ -441,7 +441,7 @@ def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
 
 
 def write_end(x: float, digits: int, *, up: bool) -> str:
-    """Write an end of an interval with so many significant digits, rounded outwards: up or down.
+    """Write an end of an interval with this many significant digits, rounded outward: up or down.
 
     >>> write_end(0.123449, 4, up=False), write_end(0.123401, 4, up=True), write_end(0.25, 4, up=True)
     ('0.1234', '0.1235', '0.25')
@@ -465,7 +465,7 @@ def write_rows(rows: int) -> str:
 
 
 def write_far(x: float, digits: int, *, up: bool) -> str:
-    """Write an end that may be so far away that it means any number: "∞", not 200 digits.
+    """Write an end of an interval that may be unbounded: as "∞" if it is very far out, not with 200 digits.
 
     >>> write_far(-1e200, 3, up=False), write_far(0.25, 3, up=True)
     ('-∞', '0.25')
@@ -476,7 +476,7 @@ def write_far(x: float, digits: int, *, up: bool) -> str:
 
 
 def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:
-    """Write where something drawn begins and how long it is, so that it covers all from low to high."""
+    """Write the start and length of a bar, rounded so that it covers everything from low to high."""
     unit = 10**decimals
     first, last = floor(low * unit), ceil(high * unit)
     return f"{first / unit:.{decimals}f}", f"{(last - first) / unit:.{decimals}f}"

@@ -1,4 +1,4 @@
-"""The one place that words range errors: `<name> must be <rule>; got <value>.` Refusals end at the caller's line.
+"""The one place that words range errors: `<name> must be <rule>; got <value>.` Tracebacks end at the caller's line.
 
 >>> positive(rows_per_query=0)
 Traceback (most recent call last):
@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidArgument
 
-FULL_TRACEBACKS = "HOLDFAST_FULL_TRACEBACKS"  # a variable of the environment, for those who work on holdfast
+FULL_TRACEBACKS = "HOLDFAST_FULL_TRACEBACKS"  # environment variable, for developers of holdfast
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -31,14 +31,14 @@ def _refuse(name: str, rule: str, value: object, hint: str = "") -> InvalidArgum
 
 
 def _percent(value: float) -> str:
-    """Say how a percentage is written, if this can be one."""
+    """Return a hint on how to write a percentage, if the value looks like one."""
     return f" For {value:g} % write {value / 100:g}." if 2 <= value <= 100 else ""
 
 
 def _fits(value: Real | float) -> bool:
     try:
         return isfinite(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # an integer too large for a float
         return False
 
 
@@ -46,7 +46,7 @@ def number(**named: Any) -> None:
     """Each argument is a finite real number (booleans are not numbers)."""
     for name, value in named.items():
         if (type(value) is float or type(value) is int) and _fits(value):
-            continue  # the common case: asking an abstract class takes ten times as long
+            continue  # the common case: isinstance() with an abstract class takes ten times as long
         if isinstance(value, bool) or not isinstance(value, Real) or not _fits(value):
             raise _refuse(name, "a finite number", value)
 
@@ -60,7 +60,7 @@ def positive(**named: Any) -> None:
 
 
 def whole(minimum: int = 1, **named: Any) -> None:
-    """Each argument is a whole number, at least `minimum` (10_000.0 is not: say 10_000)."""
+    """Each argument is a whole number, at least `minimum` (10_000.0 is refused: write 10_000)."""
     for name, value in named.items():
         if type(value) is int and value >= minimum:
             continue
@@ -86,7 +86,7 @@ def share(**named: Any) -> None:
 
 
 def at_most(limit_name: str, limit: float, **named: Any) -> None:
-    """Each argument is at most `limit`, which has a name of its own."""
+    """Each argument is at most `limit`, which the message calls `limit_name`."""
     number(**named)
     for name, value in named.items():
         if value > limit:
@@ -100,7 +100,7 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise _refuse(name, "a pair (low, high)", value) from None
     number(**{f"{name}[0]": low, f"{name}[1]": high})
-    first, last = float(low), float(high)  # compared as floats: two large whole numbers may be one float
+    first, last = float(low), float(high)  # compared as floats: two large integers may round to the same float
     if not first < last or not isfinite(last - first):
         raise _refuse(name, "a pair (low, high) with low < high", value)
     return first, last
@@ -113,9 +113,9 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def options(function: Callable[P, R]) -> Callable[P, R]:
-    """Make `function` refuse an option that it does not have in words, with the nearest that it has.
+    """Make `function` refuse an unknown option with a message that suggests the nearest known one.
 
-    Its refusals end at the caller's line, as those of `public` do.
+    Tracebacks of its refusals end at the caller's line, as with `public`.
 
     >>> options(lambda *, rows: rows)(row=3)
     Traceback (most recent call last):
@@ -145,10 +145,9 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def public(cls: type[C]) -> type[C]:
-    """Make the refusals of a class end at the caller's line: the way to them says nothing about a user's mistake.
+    """Make tracebacks of a class's refusals end at the caller's line: inner frames do not explain a user's mistake.
 
-    Only a `HoldfastError` is cut short, which is what holdfast refuses; any other error would be a bug, and all of its
-    way is shown.
+    Only a `HoldfastError` (a refusal) is shortened. Any other error is a bug and keeps its full traceback.
     """
     for name, method in list(vars(cls).items()):
         if isfunction(method) and not name.startswith("_"):
@@ -159,7 +158,7 @@ def public(cls: type[C]) -> type[C]:
 def _refusing(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def refusing(*args: P.args, **named: P.kwargs) -> R:
-        __tracebackhide__ = True  # IPython and pytest then leave this frame out, too
+        __tracebackhide__ = True  # IPython and pytest hide this frame, too
         try:
             return function(*args, **named)
         except HoldfastError as error:
@@ -170,16 +169,16 @@ def _refusing(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def cut(error: HoldfastError) -> None:
-    """Leave the way to a refusal out. What it was raised in the middle of stays, unless it says `from None` itself.
+    """Drop a refusal's traceback, but not its context: the exception being handled when it was raised.
 
-    That may be a bug, and a refusal to let go of something after it.
+    The context may be a bug that was followed by a refusal during cleanup. `raise ... from None` still hides it.
     """
     if not os.environ.get(FULL_TRACEBACKS):
         error.with_traceback(None)
 
 
 def warn(sentence: str, category: type[Warning]) -> None:
-    """Warn at the line outside of holdfast that led here."""
+    """Warn at the line of the nearest caller outside holdfast."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "holdfast":
         level, frame = level + 1, frame.f_back

@@ -5,15 +5,15 @@
     │   └── InvalidQuery                  a query that may not be asked, decided from the schema alone
     ├── UnknownName (KeyError)            no such column, dataset, ...
     ├── PlanInfeasible                    no plan reaches the goal; says what is possible
-    ├── PlanConflict                      the ledger stands by another plan
+    ├── PlanConflict                      the request conflicts with the ledger's plan
     ├── BudgetExhausted                   the answer costs more than is left
-    │   └── QuotaExhausted                one analyst's part of it is used up
-    ├── RowSourceError (OSError)          the data cannot be read, or is not the data it was
+    │   └── QuotaExhausted                one analyst's quota is used up
+    ├── RowSourceError (OSError)          the data cannot be read, or has changed
     ├── LedgerDamaged                     the ledger contradicts itself
     ├── LedgerUnavailable (OSError)       the ledger cannot be reached or is busy
     ├── MissingExtra (ImportError)        an optional package is not installed
-    ├── NotSignedIn (PermissionError)     no token, or one that is not known
-    ├── NotAllowed (PermissionError)      a token that does not reach this far
+    ├── NotSignedIn (PermissionError)     no token, or an unknown one
+    ├── NotAllowed (PermissionError)      the token does not permit this
     ├── TooManyRequests                   faster than the server allows
     └── ServiceUnavailable (ConnectionError)  the server cannot be reached, or gave up waiting
 
@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 def error_json(message: str, *, kind: str, status: int, details: Mapping[str, object]) -> dict[str, Any]:
     """Return the one JSON shape of an error: ok (false), error, kind, status, details.
 
-    Keeps to what JSON and UTF-8 can express, whatever the caller sent.
+    The result is valid JSON and UTF-8, whatever the caller sent.
     """
     plain = json.loads(json.dumps(dict(details), default=str))
     readable = message.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -95,7 +95,7 @@ class PlanInfeasible(HoldfastError):
 
 
 class PlanConflict(HoldfastError):
-    """The ledger stands by another plan."""
+    """The request conflicts with the ledger's plan."""
 
     kind = "plan_conflict"
     status = 409
@@ -111,7 +111,7 @@ class BudgetExhausted(HoldfastError):
 
 
 class RowSourceError(HoldfastError, OSError):
-    """The data cannot be read, holds an unsupported type, or is not the data it was."""
+    """The data cannot be read, holds an unsupported type, or has changed."""
 
     kind = "row_source"
     status = 503
@@ -158,7 +158,7 @@ class NotSignedIn(HoldfastError, PermissionError):
 
 
 class NotAllowed(HoldfastError, PermissionError):
-    """The token is good, but not for this."""
+    """The token is valid, but does not permit this."""
 
     kind = "not_allowed"
     status = 403

@@ -1,24 +1,24 @@
-"""What a notebook shows: tables, and bars that say how much is left; readable in light and in dark."""
+"""HTML for notebooks: tables, and bars that show how much is left; readable in light and in dark themes."""
 
 from collections.abc import Collection, Sequence
 from html import escape
 
-BLUE, ORANGE = "#2b8cc4", "#d55e00"  # seen on white and on black
+BLUE, ORANGE = "#2b8cc4", "#d55e00"  # visible on white and on black
 TRACK = 'fill="currentColor" fill-opacity=".22"'
 FAINT = "opacity:.75"
 WIDTH = 160
-SHORT = 32  # characters of a cell that stay in one line
+SHORT = 32  # cells of up to this many characters stay on one line
 _CELL = "padding:.25em .7em;text-align:"
 
 
 class Svg(str):
-    """A drawing made here. A text that only looks like one, such as a category of the data, is written as it is."""
+    """A drawing made by holdfast. Text that merely looks like one, such as a category in the data, is escaped."""
 
     __slots__ = ()
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
-    """Return a table; cells that are an `Svg` are drawn, others are written as they are.
+    """Return a table; `Svg` cells are drawn, the text of all others is escaped.
 
     >>> table(["a"], [["<svg>"]]).count("&lt;")
     1
@@ -29,7 +29,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Colle
         drawn = [isinstance(cell, Svg) for cell in row]
         shown = (cell if svg else escape(cell) for cell, svg in zip(row, drawn, strict=True))
         short = (svg or len(cell) <= SHORT for cell, svg in zip(row, drawn, strict=True))
-        long = "" if tag == "th" else f"min-width:{SHORT // 2}em"  # a heading asks for no room of its own
+        long = "" if tag == "th" else f"min-width:{SHORT // 2}em"  # headings get no minimum width
         width = ("white-space:nowrap" if fits else long for fits in short)
         styled = zip(sides, width, shown, strict=True)
         return "".join(f'<{tag} style="{_CELL}{side};{wide}">{cell}</{tag}>' for side, wide, cell in styled)
@@ -41,7 +41,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Colle
 
 
 def meter(part: float, label: str, width: int = WIDTH) -> Svg:
-    """Draw a part of a whole, between 0 and 1; `label` is for those who do not see it."""
+    """Draw a part of a whole, between 0 and 1; `label` is for screen readers."""
     return Svg(
         f'<svg width="{width}" height="10" role="img" aria-label="{escape(label)}">'
         f'<rect width="{width}" height="10" rx="3" {TRACK}/>'

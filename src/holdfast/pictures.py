@@ -24,16 +24,16 @@ THEMES: Mapping[str, Mapping[str, str]] = {  # the colors of Okabe and Ito, on p
     "dark": {"page": "#16181c", "text": "#e8e8e8", "faint": "#9a9a9a", "grid": "#33363c", "mark": "#56b4e9"},
 }
 MOST_LINES = 60
-ROW, TOP, BOTTOM, NOTE = 0.26, 0.34, 0.36, 0.2  # inches: of a line, above and under the axes, of the remark
-WIDTH, LETTER = 4.6, 0.072  # inches: of the axes, of a letter of the labels
-TITLE = 0.17  # inches: of every further line of a title
+ROW, TOP, BOTTOM, NOTE = 0.26, 0.34, 0.36, 0.2  # inches: one line, above and below the axes, the note
+WIDTH, LETTER = 4.6, 0.072  # inches: the axes, one letter of a label
+TITLE = 0.17  # inches: every further line of a title
 LONGEST_LABEL, LONGEST_TITLE = 60, 70
 DPI = 130
 
 
 @dataclass(frozen=True)
 class Line:
-    """One interval: what it is called, its value (NaN: none), its ends, and how they are written beside it.
+    """One interval: its label, value (NaN: none), ends, and the text written beside it.
 
     `open` draws the dot as a circle.
     """
@@ -48,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """Intervals of one unit under each other; `bounds` are the ends of the scale, if it has any."""
+    """Intervals on one scale, drawn below each other; `bounds` are the limits of the scale, if it has any."""
 
     title: str
     lines: tuple[Line, ...]
@@ -63,7 +63,7 @@ class Picture:
     panels
         What to draw, side by side.
     note
-        A remark under it.
+        A remark below the panels.
     """
 
     def __init__(self, panels: Sequence[Panel], note: str = "") -> None:
@@ -78,7 +78,7 @@ class Picture:
         Parameters
         ----------
         path
-            Where; the ending says how: .png, .svg or .pdf.
+            The file; its suffix sets the format: .png, .svg or .pdf.
         theme
             "light" or "dark".
         """
@@ -124,7 +124,7 @@ Box = tuple[float, float, float, float]  # inches: left, bottom, width, height
 
 
 def _alike(panels: Sequence[Panel]) -> bool:
-    """Whether the lines of all panels are called the same, as in a table."""
+    """Whether all panels have the same line labels, as in a table."""
     return len({tuple(line.label for line in panel.lines) for panel in panels}) == 1
 
 
@@ -140,7 +140,7 @@ def _side_by_side(panels: Sequence[Panel]) -> tuple[list[Box], float, float]:
 
 
 def _stacked(panels: Sequence[Panel]) -> tuple[list[Box], float, float]:
-    """Return the same for panels under each other, the first on top."""
+    """Return the same for panels below each other, the first on top."""
     gutters = [_gutters(panel) for panel in panels]
     left, right = (max(side) for side in zip(*gutters, strict=True))
     boxes: list[Box] = []
@@ -185,17 +185,17 @@ def _draw(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
 
 
 def _scale(panel: Panel) -> Interval:
-    """Return the ends of the axis: all intervals with some air, and not beyond the bounds."""
+    """Return the ends of the axis: all intervals with some padding, cut off at the bounds."""
     low, high = min(line.low for line in panel.lines), max(line.high for line in panel.lines)
     air = 0.06 * (high - low or abs(high) or 1.0)
     if panel.bounds is None:
         return low - air, high + air
-    edge = 0.012 * (panel.bounds[1] - panel.bounds[0])  # so that a dot on a bound is whole
+    edge = 0.012 * (panel.bounds[1] - panel.bounds[0])  # room for a whole dot on a bound
     return max(low - air, panel.bounds[0] - edge), min(high + air, panel.bounds[1] + edge)
 
 
 def _shortened(panel: Panel) -> Panel:
-    """Keep the last lines of many, and of every label as much as fits."""
+    """Keep only the last lines if there are too many, and shorten labels and titles that are too long."""
     title, lines = panel.title, panel.lines
     if len(lines) > MOST_LINES:
         title, lines = f"{title} (the last {MOST_LINES} of {len(lines):,})", lines[-MOST_LINES:]

@@ -1,6 +1,6 @@
-"""`holdfast.plan`: what is possible, with so many rows or with those of a file.
+"""`holdfast.plan`: what is possible with a given number of rows, or with the rows of a file.
 
-Only data that are counted import what reads rows.
+The code that reads rows is imported only if there are data to count.
 """
 
 from dataclasses import replace
@@ -33,40 +33,40 @@ def plan(
 ) -> Plan:
     """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
 
-    With `rows` alone it says what a session without an end can do. Nothing is asked, and no ledger begins.
+    With `rows` alone it says what a session without an end can do. No question is asked, and no ledger is created.
 
     Parameters
     ----------
     data
-        In place of `rows`: a file, a frame, or whatever else `Session` takes; its rows are counted.
+        Instead of `rows`: a file, a frame, or whatever else `Session` takes; its rows are counted.
     unit
-        Of `data`: the column that says which rows belong together. Then units are counted.
+        The column of `data` that says which rows belong together. Units are then counted instead of rows.
     rows
-        Rows of the dataset.
+        The number of rows in the dataset.
     queries
-        How many questions will be asked, or how many of each sort: `{"mean": 500, "flip": 10_000}`; flips are single
+        How many questions will be asked, or how many of each kind: `{"mean": 500, "flip": 10_000}`; flips are single
         0/1 answers (sampling counting queries), which the information guarantee covers. More questions than these get
         wider answers, unless the plan ends.
     margin
         The largest distance between an answer and the population's value, for answers in [0, 1] (others scale with
         their bounds), all answers at once with probability `confidence`.
     confidence
-        The probability that all answers hold at once; left out, 0.95.
+        The probability that all answers hold at once; 0.95 if left out.
     rows_per_query
-        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; the default) or
         "best" (the number with the smallest margin).
     guarantee, mechanism
         A name, or "best".
     end
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     identical
-        Whether rows are independent *and* identically distributed: a little narrower. Left out, they need only be
-        independent, where the guarantee allows that.
+        Whether rows are independent *and* identically distributed: margins are then a little smaller. If left out,
+        rows need only be independent, where the guarantee allows that.
 
     Returns
     -------
     Plan
-        The best plan, and every guarantee's as `alternatives`.
+        The best plan, with that of every guarantee in `alternatives`.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def plan(
         if rows is not None:
             raise InvalidArgument("rows must be left out where data are given: their rows are counted.", name="rows")
         if isinstance(data, int):
-            raise InvalidArgument(f"Write rows={data}: without a name it would be data to count.", name="rows")
+            raise InvalidArgument(f"Write rows={data}: a bare number would be taken for data.", name="rows")
         rows, unit = _counted(data, unit)
     elif unit is not None:
         raise InvalidArgument("unit must be left out where no data are given: rows are then units.", name="unit")
@@ -89,7 +89,7 @@ def plan(
 
 
 def _counted(data: "Table", unit: str | None) -> tuple[int, str | None]:
-    """Return how many rows or units data have, and the column that names units."""
+    """Return how many rows or units the data have, and the column that names the units."""
     from holdfast.rows.open import open_rows
     from holdfast.rows.source import Kept
 

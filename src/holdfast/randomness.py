@@ -1,4 +1,4 @@
-"""Where chance comes from: unpredictable by default, repeatable for tests.
+"""Random number generators: unpredictable by default, repeatable for tests.
 
 The guarantee holds only while nobody can predict which rows are drawn. So the default generator is AES in
 counter mode, keyed by the operating system, one per thread and per process (a forked child never repeats its
@@ -43,8 +43,8 @@ class Randomness:
 
 
 def keyed_generator(key: bytes) -> Generator:
-    """Return the cryptographic generator that a key of at least 128 bits names: the same key, the same draws."""
-    from randomgen import AESCounter  # imported late: a plan needs no generator
+    """Return the cryptographic generator for a key of at least 128 bits; the same key gives the same draws."""
+    from randomgen import AESCounter  # imported late: making a plan needs no generator
 
     return Generator(AESCounter(key=np.frombuffer(key[:16], dtype=np.uint64)))
 

@@ -1,4 +1,4 @@
-"""A registry: where things of one sort are found by name."""
+"""A registry: finds things of one kind by name, importing their modules when needed."""
 
 from importlib import import_module
 from threading import RLock
@@ -8,23 +8,23 @@ Thing = TypeVar("Thing")
 
 
 class Registry(dict[str, Thing]):
-    """Things by name: those of holdfast first, then others in the order they were registered.
+    """Things by name: holdfast's own first, then others in the order they were registered.
 
-    A module that is imported registers what it holds. A module of holdfast is loaded when what it holds is asked for;
-    all of them and the entry points of other packages when an unknown name is, or when all names are listed.
+    Importing a module registers the things in it. A holdfast module is imported when one of its things is looked up;
+    all of them, and the entry points of other packages, when an unknown name is looked up or all names are listed.
 
     Parameters
     ----------
     group
         The entry point group of other packages; also the package of holdfast's own modules.
     own
-        The things there: a module that is named as the thing in it, or module.thing where it holds several.
+        The names of holdfast's own things: `thing` if its module has the same name, else `module.thing`.
     """
 
     def __init__(self, group: str, own: tuple[str, ...] = ()) -> None:
         super().__init__()
         self._group = group
-        self._own = {name.rpartition(".")[2]: name.partition(".")[0] for name in own}  # which module has what
+        self._own = {name.rpartition(".")[2]: name.partition(".")[0] for name in own}  # thing -> module
         self._complete = self._loading = False
         self._lock = RLock()
 
@@ -41,7 +41,7 @@ class Registry(dict[str, Thing]):
         if not isinstance(name, str):
             return None
         if name not in self and name in self._own:
-            import_module(f"{self._group}.{self._own[name]}")  # it alone: a short command needs no other
+            import_module(f"{self._group}.{self._own[name]}")  # only this one: short commands need no others
         return self[name] if name in self or name in self.names() else None
 
     def names(self) -> tuple[str, ...]:
@@ -63,13 +63,13 @@ class Registry(dict[str, Thing]):
         if self._complete:
             return
         with self._lock:
-            if self._complete or self._loading:  # loading: a module that is being imported looks something up
+            if self._complete or self._loading:  # _loading: a module being imported below looks something up
                 return
             self._loading = True
             try:
                 for name in dict.fromkeys(self._own.values()):
                     import_module(f"{self._group}.{name}")
-                from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
+                from importlib.metadata import entry_points  # slow to import, and most sessions need no plug-ins
 
                 for point in entry_points(group=self._group):
                     thing = point.load()  # may register itself

@@ -1,7 +1,7 @@
-"""What a row looks like: column names, types, whether a value may be missing, and what else is declared. Public.
+"""The schema of a dataset: column names, types, whether values may be missing, and whatever else is declared. Public.
 
-It is declared, or comes from the header of a file; it is never observed. What a sample happens to show (this column has
-missing values, that one has none) would be an answer about the sample that nobody paid for.
+A schema is declared or read from a file's header, never inferred from rows. What the rows happen to show (this column
+has missing values, that one has none) would be an answer about the sample that nobody paid for.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,11 +16,11 @@ from holdfast import notebook
 from holdfast.errors import UnknownName
 
 SHOWN = ("column", "type", "missing values", "declared")
-MOST_LISTED = 20  # categories of a column, where it is described
+MOST_LISTED = 20  # categories of a column in its description
 
 
 class Type(StrEnum):
-    """The types a query can speak about."""
+    """The column types that queries can use."""
 
     BOOL = "boolean"
     INT = "integer"
@@ -40,17 +40,17 @@ class Column:
     Parameters
     ----------
     name, type
-        What it is called, and what it holds.
+        The column's name, and the type of its values.
     nullable
-        That nothing declared rules out NULL or NaN; not that there are any.
+        Whether NULL or NaN may occur: no declaration rules them out. It does not say that there are any.
     bounds
-        The declared range of its numbers: what `within` is, where it is left out. Values outside are clipped.
+        The declared range of its numbers, used where a question leaves `within` out. Values outside are clipped.
     categories
-        Its declared values: what is counted, or grouped by, where no list is given. There may be others.
+        Its declared values, used where a question counts or groups without a list. The column may hold others.
     label
-        What people call it.
+        A name to show to people.
     published
-        Whether its categories are the texts that the column has, which the admin shows to everybody.
+        Whether the categories are the texts that actually occur in the column, which the admin has made public.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Column:
 
     @property
     def declared(self) -> str:
-        """What is declared of its values, in words; empty if nothing is."""
+        """What is declared about its values, in words; empty if nothing is."""
         if self.bounds is not None:
             return "{:.15g} to {:.15g}".format(*self.bounds)
         if self.categories is None:
@@ -82,7 +82,7 @@ class Column:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
-        """Read the `values` that `to_json` wrote; dates among categories stay the text that questions take."""
+        """Read the `values` that `to_json` wrote; dates among categories stay text, as questions take them."""
         pairs = {name: None if values[name] is None else tuple(values[name]) for name in ("bounds", "categories")}
         return cls(**{**values, **pairs, "type": Type(values["type"])})
 
@@ -98,11 +98,11 @@ class Schema:
     Parameters
     ----------
     columns
-        Those that can be asked about.
+        The columns that can be asked about.
     dataset
-        What the dataset is called.
+        The name of the dataset.
     unit
-        The column that says which rows belong together, if one does. It names the units, so it is none of the others.
+        The column that says which rows belong together, if any. It names the units, so it is not among `columns`.
     """
 
     columns: tuple[Column, ...]
@@ -120,7 +120,7 @@ class Schema:
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
-        """The columns, each under its name. An unknown one is refused in words by `schema[name]`."""
+        """The columns by name. Use `schema[name]` to refuse an unknown name with an explanation."""
         return {column.name: column for column in self.columns}
 
     @property
@@ -135,7 +135,7 @@ class Schema:
         return f"{count:,} {noun}{'' if count == 1 else 's'}{named}"
 
     def declared(self, complete: Collection[str]) -> "Schema":
-        """Return the schema with these columns declared complete; an unknown one is refused."""
+        """Return the schema with these columns declared `complete` (no missing values); an unknown name is refused."""
         named = {self[name].name for name in complete}
         return replace(
             self, columns=tuple(replace(each, nullable=each.nullable and each.name not in named) for each in self)

@@ -212,7 +212,7 @@ def test_a_plan_counts_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (lambda: hf.plan(1_000), "Write rows=1000: without a name it would be data to count."),
+        (lambda: hf.plan(1_000), "Write rows=1000: a bare number would be taken for data."),
         (lambda: hf.plan(ROWS, rows=5), "rows must be left out where data are given: their rows are counted."),
         (lambda: hf.plan(rows=5, queries=2, unit="who"), "unit must be left out where no data are given"),
         (lambda: hf.open(""), "data must say which file or folder; got an empty text."),

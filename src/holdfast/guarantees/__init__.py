@@ -3,12 +3,12 @@
 guarantee     what a guarantee is; terms and goals
 statistic     what is asked of the population, as guarantees see it
 release       what leaves a mechanism
-plan          what a plan says; request: what is asked of one, and how it is made; compare: other ways side by side
+plan          what a plan says; request: what a caller asks for, and how plans are made; compare: other ways to ask
 exchange, posterior, gaussian, information, split, dp, paper    the guarantees
 expectation   the paper's promise in expectation, for comparison
-checks        the one that says whether guesses hold
+checks        says only whether guesses hold
 drawers       coins on some rows, checks on the others
-ladder        the one of boards: whether a submission is better than the best so far
+ladder        for boards: says only whether a submission is better than the best so far
 coins         what exchange and posterior share
 mathematics/  theorems they share
 
@@ -53,20 +53,20 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
     Raises
     ------
     PlanConflict
-        The name, the version or one of the terms is not known here: nobody certifies what he does not understand.
+        This installation does not know the name, the version or one of the terms, so it cannot certify under them.
     """
     values = {name: value for name, value in recorded.items() if name not in ("guarantee", "version", "caps", "unit")}
     name, version = recorded.get("guarantee"), recorded.get("version")
     known = GUARANTEES.find(name)
     if known is None:
         raise PlanConflict(
-            f"{location} promises by the guarantee {name!r}, which this installation does not know; it knows"
+            f"{location} uses the guarantee {name!r}, which this installation does not know; it knows"
             f" {', '.join(GUARANTEES.names())}. Install the version or the package that wrote it.",
             guarantee=name,
         )
     if type(version) is not int or version != known.version:
         raise PlanConflict(
-            f"{location} promises by version {version!r} of the guarantee {name!r}; this installation knows version"
+            f"{location} uses version {version!r} of the guarantee {name!r}; this installation knows version"
             f" {known.version}. Install the version of holdfast that wrote it.",
             guarantee=name,
             version=version,

@@ -1,11 +1,12 @@
-"""The checks guarantee: rows that are kept aside say whether a guess holds, and nothing else.
+"""The checks guarantee: rows set aside for checks say whether a guess holds, and nothing else.
 
-A check releases one cell: the guess holds, is too low, is too high, or is about too few rows. Whoever asks knows the
-cells released so far; a string of cells in which nearly all guesses held is one of few, and so it costs little width.
-No number of checks is fixed, and none is ever refused: a wrong guess makes later intervals wider, for everybody.
+A check releases one cell: the guess holds, is too low, is too high, or is about too few rows. An analyst knows the
+cells released so far. There are few strings of cells in which nearly all guesses held, so such a string costs little
+width. The number of checks is not fixed in advance, and no check is ever refused; but a wrong guess makes later
+intervals wider, for everybody.
 
-What entries of a ledger cost keeps the count: every check costs one interval; a guess that did not hold costs a charge,
-too. So the totals of a ledger say how many checks there were, and how many guesses were wrong.
+The costs in the ledger keep the count: every check costs one interval, and a guess that did not hold also costs a
+charge. So the ledger's totals say how many checks there were, and how many guesses were wrong.
 """
 
 from dataclasses import dataclass, replace
@@ -26,23 +27,23 @@ from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell, Release
 from holdfast.guarantees.statistic import Interval, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
-ENDLESS = 2**31  # checks: more than anybody asks
-OUTLOOK = (0, 1, 10, 100)  # more wrong guesses, after which a budget says how wide a check is
+ENDLESS = 2**31  # checks: more than anybody will ask
+OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
 _GROUP = 2**31  # added to the charge of a wrong guess that could have been wrong in three ways
-CODED = 0.1  # of beta1, for questions by what it takes to name them: 0.1 nats for all others
-_SAMPLED = 0.2  # of beta, for the error of sampled rows: 0.2 nats for checks that read all rows, 1.6 for the others
+CODED = 0.1  # part of beta1 for questions paid for by their code length; it costs all others 0.1 nats
+_SAMPLED = 0.2  # part of beta for the sampling error; costs 0.2 nats if a check reads all rows, 1.6 if not
 _ROUNDING = 2.0**-52
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckTerms(Terms):
-    """`beta1` is for the rows, in all checks; `beta2` for the sampling error of those that do not read all rows."""
+    """`beta1` is for the step from rows to population; `beta2` for the sampling error if not all rows are read."""
 
     beta1: float
     beta2: float
 
     def answers_left(self, charge: int, intervals: int) -> int:
-        """There is no end."""
+        """Checks never run out."""
         return ENDLESS
 
     def worth(self, charge: int, intervals: int) -> int:
@@ -51,9 +52,9 @@ class CheckTerms(Terms):
 
 
 class ChecksSoFar(NamedTuple):
-    """What the checks so far have told: how many there were, and how many guesses did not hold.
+    """What the checks so far have revealed: how many there were, and how many guesses did not hold.
 
-    `groups` are those of the wrong ones that could have been wrong in three ways: "too few rows" is the third.
+    `groups` counts the wrong guesses that could have been wrong in three ways; the third is "too few rows".
     """
 
     checks: int
@@ -62,7 +63,7 @@ class ChecksSoFar(NamedTuple):
 
     @classmethod
     def by(cls, charge: int, intervals: int) -> "ChecksSoFar":
-        """Read it off what the entries of a ledger cost."""
+        """Read it off the total cost of the entries in a ledger."""
         return cls(intervals, charge % _GROUP, charge // _GROUP)
 
     @property
@@ -120,7 +121,7 @@ class Checks(Guarantee):
         return (1 + _GROUP if group else 1) if wrong else 0, 1
 
     def so_far(self, charge: int, intervals: int) -> ChecksSoFar:
-        """Return what was told by checks that cost so much together."""
+        """Return what checks with this total cost have revealed."""
         return ChecksSoFar.by(charge, intervals)
 
     @property
@@ -153,13 +154,13 @@ class Checks(Guarantee):
         holds
             The cell of a guess that holds.
         so_far
-            What the checks committed before this one have told.
+            What the checks committed before this one have revealed.
         number
-            That of its place: whatever was drawn and dropped had a number, too.
+            The number of the check's place in the ledger; checks that were drawn but never committed have one, too.
         code
-            What it takes to name the question in a code that was fixed before, in nats.
+            The length of the question, in nats, in a code that was fixed in advance.
         two_groups
-            Whether it is the difference of two groups: of rows that are not identical, it strays further.
+            Whether the question is a difference of two groups: it strays further if rows are not identical.
         """
         cells = {HOLDS: holds, TOO_LOW: (holds[1], 1.0), TOO_HIGH: (0.0, holds[0])}
         if cell.outcome not in cells:
@@ -181,7 +182,7 @@ class Checks(Guarantee):
         )
 
     def width(self, so_far: ChecksSoFar) -> float:
-        """Return how far the population is from an even share whose guess holds, beyond the margin of the guess."""
+        """Return how far beyond the margin of a guess that holds the population can be, for a share of 1/2."""
         rows, draws = self.terms.rows, self.terms.rows_per_query
         cell = Cell((), min(draws, rows), rows, HOLDS)
         return self.certify(cell, (0.5, 0.5), so_far, so_far.checks + 1)[1] - 0.5

@@ -1,8 +1,8 @@
 """Coins by way of posterior means: what the posterior and the exchange guarantee have in common.
 
-Every draw carries a planned extra mass per outcome. Exact binomial intervals of the coins contain posterior means; how
-far from those the population's means can be is what the two theorems say, each with a failure event of its own. So a
-ledger begins with one of them, and stays with it.
+Every draw carries a planned extra mass per outcome. Exact binomial intervals of the coins contain posterior means; each
+guarantee has a theorem on how far the population's means can be from those. The two theorems have different failure
+events, so a ledger that begins under one guarantee stays under it.
 """
 
 from abc import abstractmethod
@@ -20,8 +20,8 @@ from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Interval, Statistic, clip
 from holdfast.guarantees.terms import Terms
 
-MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
-ALONE = 0.25  # of the level of two groups' intervals, for each group alone; the rest is for their difference
+MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
+ALONE = 0.25  # part of the level of two groups' intervals for each group alone; the rest is for their difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class CoinGuarantee(Guarantee):
         return min(1.0, width / (1 - 2 * self.terms.mass) + self.step)
 
     def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float:
-        """If its counts are as expected."""
+        """The margin if the group's counts are as expected."""
         return self.expected_group_margin(statistic, draws, share, mass=self.terms.mass)
 
     def share(self, release: Release, part: int) -> Interval:
@@ -138,11 +138,11 @@ class CoinGuarantee(Guarantee):
         return self.groups(release, part + 1)[part][1]
 
     def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
-        """All of them at once."""
+        """All groups of a release at once, in arrays."""
         return self.groups_of_all([(release, count)])
 
     def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
-        """All of them at once, too."""
+        """All groups of all releases at once, in arrays."""
         tallies, mass = [(self.tally(release), count) for release, count in releases], self.terms.mass
         zeros, ones, outcomes = zip(
             *((*tally.members(group), len(tally.counts)) for tally, count in tallies for group in range(count)),
@@ -204,7 +204,7 @@ class CoinGuarantee(Guarantee):
         center = min(1.0, max(0.0, float(widths @ [tally.values[0] for tally in tallies])))
         ends = -coins.largest(-widths) - center, coins.largest(widths) - center
         rise = np.diff((cuts - center) ** 2)
-        # Which slices raise the square depends on what was seen, so those that lower it have their own region.
+        # Which slices raise the square depends on the counts, so those that lower it are bounded separately.
         second = center**2 + coins.largest(np.maximum(rise, 0.0)) + coins.largest(np.minimum(rise, 0.0))
         low, high = self.spread_out((max(-center, ends[0]), min(1 - center, ends[1])), (-center, 1 - center), second)
         return max(0.0, center + low), min(1.0, center + high)
@@ -215,7 +215,7 @@ class CoinGuarantee(Guarantee):
 
     @property
     def most_at_once(self) -> int:
-        """As many as leave three quarters of the draws as they fell."""
+        """As many outcomes as leave three quarters of the draws unchanged by randomization."""
         return max(3, int(MOST_RANDOM / self.terms.mass))
 
     @cached_property
@@ -225,7 +225,7 @@ class CoinGuarantee(Guarantee):
 
     @property
     def statement_level(self) -> float:
-        """What one interval uses; other statements need no factor e."""
+        """The failure probability that one interval stands for; other statements do not lose the factor e."""
         return e * self.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:

@@ -1,6 +1,6 @@
-"""The same questions in other ways: planned, without an end, by checks, by splitting; each fast, balanced or best.
+"""Other ways to ask the same questions: planned, without an end, by checks, by splitting; each fast, balanced or best.
 
-`holdfast.plan` shows the table, so that nobody has to know these words to find out what they are worth on his rows.
+`holdfast.plan` shows them as a table, so that users can compare them on their own rows without knowing these words.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from holdfast.guarantees.terms import Goal, Terms
 BEST, BALANCED, FAST = "best", "balanced", "fast"
 PACES = {FAST: 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
 RowsPerQuery = int | str  # a number, or a pace
-WITHOUT_PLAN = 1_000  # questions after which ways are compared, if no number is planned
-SAYS_NOTHING = 0.5  # a margin of half the range
+WITHOUT_PLAN = 1_000  # number of questions for which ways are compared if none is planned
+SAYS_NOTHING = 0.5  # a margin of half the range or more
 
 # About how long an answer takes, in milliseconds: columns in memory, a question about one of them, two cores of 2024.
 _ANY, _DRAWN_ROW, _SCANNED_ROW = 0.3, 4e-5, 1e-6
@@ -34,9 +34,9 @@ class Reading:
     rows_per_query, milliseconds
         Rows that one answer reads, and about how long that takes where columns fit into memory.
     margin
-        The margin of the last of the questions; of a check, beyond that of its guess, while all guesses held.
+        The margin of the last question; for checks, what is added to the margin of a guess if all guesses held so far.
     note
-        What else is to be known.
+        A remark.
     """
 
     way: str
@@ -48,7 +48,7 @@ class Reading:
 
 
 def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | None]:
-    """Return how many rows an answer reads, if that is given, and how many at most."""
+    """Return how many rows an answer reads, if given, and the most it may read, if limited."""
     if rows_per_query is None or isinstance(rows_per_query, str):
         pace = BALANCED if rows_per_query is None else rows_per_query
         if pace not in PACES:
@@ -62,7 +62,7 @@ def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | N
 
 
 def paced(planner: type[Guarantee], goal: Goal, mechanism: str, most: int | None) -> Terms | None:
-    """Return the best terms for this goal whose answers read no more than so many rows, where that number is free."""
+    """Return the best terms whose answers read at most `most` rows, if the guarantee lets that number vary."""
     terms: Terms | None = planner.plan(goal, mechanism)
     if terms is None or most is None or terms.rows_per_query <= most or not planner(terms).flexible:
         return terms
@@ -71,7 +71,7 @@ def paced(planner: type[Guarantee], goal: Goal, mechanism: str, most: int | None
 
 
 def readings(standing: Guarantee) -> tuple[Reading, ...]:
-    """Return every way and pace for the questions of this plan; none where it is about flips, or says nothing."""
+    """Return every way and pace for the questions of this plan; none if it is about flips, or says nothing."""
     terms = standing.terms
     if terms.flips or terms.margin >= SAYS_NOTHING or not standing.answers:
         return ()

@@ -1,12 +1,13 @@
 """Two drawers: some rows answer questions by coins, the others check guesses, and one ledger counts both.
 
-No row is in both, and which row is in which is secret and decided by chance. So each drawer's guarantee holds as if the
+No row is in both drawers; which drawer a row is in is random and secret. So each drawer's guarantee holds as if the
 other were data from elsewhere, for its own rows and its own part of the failure probability. (Checks on rows that also
-answer coins would be false: a check asks what was learned from the very rows that it reads.)
+answer coins would be invalid: guesses would depend on the very rows that check them.)
 
-The two amounts that a ledger counts hold both accounts: the lower bits are those of coins, the higher ones those of
-checks. The ledger gives a check a place of its own, from which none for coins is ever cut (`ledger/places.py`): else
-two places for coins could have the same lower bits. It takes a session that goes on, in which nothing depends on a cap.
+Each of the two amounts that a ledger counts holds both accounts: coins in the lower bits, checks in the higher bits.
+The ledger gives every check a place of its own, from which no place for coins is ever cut (`ledger/places.py`);
+otherwise two places for coins could have the same lower bits. Drawers need a session that goes on, in which nothing
+depends on a cap.
 """
 
 from collections.abc import Callable
@@ -22,36 +23,36 @@ from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import Goal
 
-PART = 0.1  # of the failure probability, for the checks: it costs them 2.3 nats
-COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins are below; a million checks fit above
-MOST_COINS, MOST_STATEMENTS = COINS // 2, STATEMENTS // 2  # no more are begun: the rest is for what is under way
-MOST_WRONG = 2**20 - 2**10  # guesses: the room of the other account, less what may be under way
+PART = 0.1  # part of the failure probability for the checks; it costs them 2.3 nats
+COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins stay below; a million wrong guesses fit above
+MOST_COINS, MOST_STATEMENTS = COINS // 2, STATEMENTS // 2  # no question begins beyond: the rest is for those under way
+MOST_WRONG = 2**20 - 2**10  # wrong guesses that fit into the account of checks, less those that may be under way
 MOST_AT_ONCE, MOST_STATEMENTS_AT_ONCE = 2**34, 2**20  # of one question
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawerTerms(ExchangeTerms):
-    """The terms of the coins; `kept` rows beside them check guesses, failing with probability `kept_beta`."""
+    """The terms of the coins; `kept` other rows check guesses, with failure probability `kept_beta`."""
 
     kept: int
     kept_beta: float
 
     @property
     def all_rows(self) -> int:
-        """Those of both drawers."""
+        """The rows of both drawers."""
         return self.rows + self.kept
 
     @property
     def account(self) -> int:
-        """That of coins."""
+        """The size of the account of coins."""
         return COINS
 
     def answers_left(self, charge: int, intervals: int) -> int:
-        """Of the plan for coins."""
+        """By the plan for coins."""
         return super().answers_left(charge % COINS, intervals % STATEMENTS)
 
     def worth(self, charge: int, intervals: int) -> int:
-        """In answers by coins: none for a check."""
+        """In answers by coins; a check is worth none."""
         return super().worth(charge % COINS, intervals % STATEMENTS)
 
 
@@ -65,7 +66,7 @@ class Drawers(Exchange):
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> None:
-        """It is made of a plan for coins: see `beside_checks`."""
+        """Not planned directly, but made from a plan for coins: see `beside_checks`."""
         return
 
     @cached_property
@@ -88,7 +89,7 @@ class Drawers(Exchange):
         return super().margin_after(more, charge % COINS, intervals % STATEMENTS)
 
     def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
-        """Refuse what would count into the account of checks, so that many coins would be taken for few."""
+        """Refuse a question that could carry over into the account of checks, which would make many coins seem few."""
         draws, statements = charge % COINS, intervals % STATEMENTS
         if not draws and not statements:
             return  # a check
@@ -124,7 +125,7 @@ class CheckDrawer(Checks):
         """The higher bits. Every wrong guess counts as one that could have been wrong in three ways."""
         wrong = charge // COINS
         if wrong >= MOST_WRONG:
-            raise BudgetExhausted(f"{wrong:,} guesses were wrong: no check says anything any more.")
+            raise BudgetExhausted(f"{wrong:,} guesses were wrong: checks no longer say anything.")
         return ChecksSoFar(intervals // STATEMENTS, wrong, wrong)
 
     @staticmethod
@@ -134,9 +135,9 @@ class CheckDrawer(Checks):
 
 
 def beside_checks(coins: Guarantee, kept: int, confidence: float) -> Drawers:
-    """Return the guarantee of both drawers, from the one of `coins` on its own rows and `kept` rows for checks.
+    """Return the guarantee of both drawers: `coins` on its own rows, and `kept` other rows for checks.
 
-    `coins` was planned with the failure probability that `coins_confidence` leaves.
+    `coins` must have been planned with the confidence that `coins_confidence` returns.
     """
     if not isinstance(coins, Exchange) or coins.terms.ends:
         raise InvalidArgument(
@@ -150,7 +151,7 @@ def beside_checks(coins: Guarantee, kept: int, confidence: float) -> Drawers:
 
 
 def coins_confidence(confidence: float) -> float:
-    """Return the confidence that coins have for themselves, if all of both drawers has this one."""
+    """Return the confidence to plan coins with, so that both drawers together have this one."""
     return 1 - (1 - PART) * (1 - confidence)
 
 

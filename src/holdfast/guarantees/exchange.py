@@ -1,14 +1,14 @@
 """The exchange guarantee: nobody can tell the rows from a ghost sample that was never used. The default.
 
 The coins and their exact binomial intervals are those of the posterior guarantee. The step from posterior means to the
-population is another theorem, with constants that are fixed in the terms: for every query, asked or not,
+population is a different theorem, with constants that are fixed in the terms: for every query, asked or not,
 
     (mu - p)^2 <= J (mu + p - 2 mu p),   J = 2 Ibar/n.
 
-It holds at all times at once with the draws so far, so a session need not end: J is that of the plan while its draws
-last, and grows with the draws after that. Several om2 are fixed, each with a part of the failure probability, because
-the best one for few draws is not the best for many; the smallest J of them is taken. The statements beyond the plan are
-numbered, and the later one comes, the smaller its part of the failure probability.
+It holds at all times at once, with the draws so far, so a session need not end: J is the plan's while the planned draws
+last, and grows with the draws after that. Several values of om2 are fixed, each with a part of the failure probability,
+because the best one for few draws is not the best for many; the smallest J among them is used. Statements beyond the
+plan are numbered, and later ones get smaller parts of the failure probability.
 """
 
 from dataclasses import dataclass, replace
@@ -31,18 +31,18 @@ from holdfast.guarantees.statistic import Interval
 from holdfast.guarantees.terms import Goal
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
-KEPT = (exchange.HALF, 0.1)  # rho: the second is for few rows
+KEPT = (exchange.HALF, 0.1)  # values of rho; the second is tried only with few rows
 FEW_ROWS = 20_000
-OUTLOOK = (0, 10, 100, 1_000)  # more answers, after which a budget says how wide one is
+OUTLOOK = (0, 10, 100, 1_000)  # numbers of further answers after which a budget says how wide one will be
 
-# A session without an end, and what a plan keeps for the time after it.
-OM2 = (0.03, 0.1, 0.35, 1.2, 4.0)  # from very many draws to few
+# Sessions without an end, and questions beyond a plan.
+OM2 = (0.03, 0.1, 0.35, 1.2, 4.0)  # the first for very many draws, the last for few
 SLOPE = 4.0  # the t-th answer reads at most this times n/sqrt(t) rows
-RESERVE = 0.1  # of the failure probability of a plan
-LATER = (0.6, 0.3, 0.1)  # om2 for the time after a plan, as parts of the plan's
-LATER_SLOPE = 0.8  # the rows of the first answer after a plan, as a part of those before: about as wide as the last one
-COUNTED = 10_000  # statements whose draws are counted one by one
-DECADES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)  # questions whose margins decide on the terms
+RESERVE = 0.1  # part of a plan's failure probability that is reserved for questions beyond it
+LATER = (0.6, 0.3, 0.1)  # om2 for questions beyond a plan, relative to the plan's
+LATER_SLOPE = 0.8  # rows of the first answer beyond a plan, relative to planned ones: about as wide as the last of them
+COUNTED = 10_000  # statements whose draws are added up one by one; the rest is approximated
+DECADES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)  # the terms minimize the margins of these questions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class ExchangeTerms(CoinTerms):
         return sum(exp(-each) for each in self.L) + exp(-self.L2)
 
     def j_at(self, charge: int) -> float:
-        """Return J = 2 Ibar/n when so much has been drawn: that of the plan as long as it lasts; inf: no promise."""
+        """Return J = 2 Ibar/n after this `charge`: the plan's as long as the plan lasts; inf: no promise."""
         return _smallest_j(self, max(charge, self.charge))
 
     def level_at(self, statement: int) -> float:
@@ -77,19 +77,19 @@ class ExchangeTerms(CoinTerms):
         return level(self.later_beta2, k=1) * time_share(statement - self.statements)
 
     def rows_at(self, statement: int) -> int:
-        """Return how many rows an ordinary answer reads that makes the statement with this number."""
+        """Return how many rows an ordinary answer reads if it makes the statement with this number."""
         if statement <= self.statements:
             return self.rows_per_query
         return max(1, min(self.rows_per_query, int(self.slope / sqrt(statement))))
 
     def drawn_by(self, first: int, last: int) -> int:
-        """Return what ordinary answers draw together that make these statements, both included; of many, about."""
+        """Return the total draws of ordinary answers that make statements `first` to `last`; approximate if many."""
         planned = max(0, min(last, self.statements) - first + 1)
         start = max(first, self.statements + 1)
         exact = min(last, start + COUNTED)
         numbers = np.arange(start, exact + 1, dtype=float)
         drawn = np.maximum(1, np.minimum(self.rows_per_query, self.slope // np.sqrt(numbers))).sum()
-        full = min(last, max(exact, int((self.slope / self.rows_per_query) ** 2)))  # up to here all rows are drawn
+        full = min(last, max(exact, int((self.slope / self.rows_per_query) ** 2)))  # up to here, rows_per_query each
         rest = (full - exact) * self.rows_per_query + 2 * self.slope * (sqrt(last) - sqrt(full))
         return planned * self.rows_per_query + int(drawn) + (int(rest) if last > exact else 0)
 
@@ -105,7 +105,7 @@ def _smallest_j(terms: ExchangeTerms, charge: int) -> float:
 
 
 class Exchange(CoinGuarantee):
-    """Coins with a planned extra mass, by exchanging rows with ghosts: narrowest but for very few questions."""
+    """Coins with a planned extra mass, by exchanging rows with ghosts: narrowest except for very few questions."""
 
     terms: ExchangeTerms
     name = "exchange"
@@ -143,18 +143,18 @@ class Exchange(CoinGuarantee):
         return ordinary
 
     def margin(self, draws: int) -> float:
-        """The plan's, if it stands within the plan; otherwise that of this place."""
+        """The plan's margin within the plan; otherwise that of this place."""
         planned = self._charge <= self.terms.charge and self._last <= self.terms.statements
         return self.terms.margin if planned and draws == self.terms.rows_per_query else self._margin(draws)
 
     def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
-        """The margin of an ordinary answer now, and after more of them; nothing where answers run out instead."""
+        """The margin of an ordinary answer now, and after more of them; nothing if answers run out instead."""
         if self.terms.ends:
             return ()
         return tuple((more, self.margin_after(more, *spent)) for more in OUTLOOK)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        """Return the margin of an ordinary answer after `more` others; `charge` and `intervals` were spent before."""
         statement = intervals + more + 1
         drawn = charge + self.terms.drawn_by(intervals + 1, statement)
         return self.at(drawn, statement, statement).margin(self.terms.rows_at(statement))
@@ -167,7 +167,7 @@ class Exchange(CoinGuarantee):
 
     @property
     def step(self) -> float:
-        """sqrt(J/(2-J)), or its like for rows that are not identical."""
+        """sqrt(J/(2-J)), or its counterpart for rows that are not identical."""
         return float(exchange.worst_case(self._j, identical=self.terms.identical))
 
     def widen(self, mean: Interval) -> Interval:
@@ -249,7 +249,7 @@ def _with_margin(terms: ExchangeTerms) -> ExchangeTerms:
 
 
 def _falling(J: Any, identical: bool) -> Any:
-    """Return the step from posterior means to the population; beyond J = 1 what shows which way is down."""
+    """Return the step from posterior means to the population; for J >= 1, a value that leads searches to smaller J."""
     return np.where(J < 1, exchange.worst_case(J, identical=identical), np.sqrt(J))
 
 
@@ -277,7 +277,7 @@ def _suited(draft: ExchangeTerms, rho: float) -> tuple[float, ExchangeTerms]:
         constants = (om2, kap, s, nats, draft.L2)
         ibar = exchange.ibar(n, charges, a, *constants, rho=rho, identical=draft.identical).min(axis=2)
         margins = widths / (1 - 2 * a[:, :, 0]) + _falling(2 * ibar / n, draft.identical)
-        means: Vector = np.log(np.minimum(margins, 1e3)).mean(axis=1)  # where nothing is promised, all alike
+        means: Vector = np.log(np.minimum(margins, 1e3)).mean(axis=1)  # settings that promise nothing count alike
         return means
 
     box = [(log(1e-5), log(MOST_MASS)), (log(0.02), log(exchange.MOST_KAP))]

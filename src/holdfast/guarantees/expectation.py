@@ -1,7 +1,7 @@
 """The expectation guarantee: the paper's A1 where every answer is accurate on average (cor:lsq_exp), repaired.
 
-Averages over whole sessions are a weaker promise than intervals that hold together, and take fewer rows: no interval is
-given. It is planned by name only, to be compared with.
+A promise about averages over whole sessions is weaker than intervals that hold together, and takes fewer rows. There
+are no intervals. This guarantee is planned only if asked for by name, for comparison.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Expectation(Guarantee):
         return EVERYTHING
 
     def group(self, release: Release, part: int = 0) -> Interval:
-        """Likewise."""
+        """Nothing, as for `share`."""
         return EVERYTHING
 
     @property

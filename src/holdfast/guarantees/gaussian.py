@@ -1,11 +1,11 @@
 """The gaussian guarantee: means of all rows plus Gaussian noise, by the exchange theorem.
 
-For tables that are cheap to scan. Nothing is hidden by drawing rows: the noise alone keeps posterior means near the
+For tables that are cheap to scan. No rows are drawn at random: the noise alone keeps posterior means near the
 population. The noise is discrete, on the grid that holds the mean itself, so the theorem is exact for what a computer
 releases.
 
-In a session of coins by the exchange theorem, too, single answers may read all rows: each is charged like as many coins
-as would be as noisy (`ScansBesideCoins`).
+In a session of coins under the exchange guarantee, single answers may also read all rows: each is charged as many coins
+as would be equally noisy (`ScansBesideCoins`).
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ from holdfast.guarantees.terms import Goal, Terms
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianTerms(Terms):
-    """`sigma` is the deviation of the noise of every mean; om2, s and L are the constants of the theorem."""
+    """`sigma` is the noise's standard deviation in every mean; om2, s and L are the constants of the theorem."""
 
     sigma: float
     om2: float
@@ -75,7 +75,7 @@ class Scans(Guarantee):
 
     @abstractmethod
     def sigma(self, draws: int) -> float:
-        """Return the deviation of the noise of an answer of so many `draws`."""
+        """Return the standard deviation of the noise of an answer that counts as this many `draws`."""
 
     @abstractmethod
     def widen(self, mean: Interval) -> Interval:
@@ -90,7 +90,7 @@ class Scans(Guarantee):
         self.refuse_flips(statistic)
 
     def share(self, release: Release, part: int) -> Interval:
-        """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
+        """The noise's interval for the posterior mean, widened; grid rounding is added before and after widening."""
         return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
 
     def group(self, release: Release, part: int = 0) -> Interval:
@@ -111,7 +111,7 @@ class Scans(Guarantee):
 
     @property
     def covers(self) -> tuple[str, ...]:
-        """No fits: they take coins."""
+        """No fits: they need coins."""
         return ()
 
     def expected_excess_step(self, R: float) -> float | None:
@@ -156,11 +156,11 @@ class GaussianScans(Scans):
 
 
 class ScansBesideCoins(Scans):
-    """Single answers that read all rows, in a session of coins by the exchange theorem.
+    """Single answers that read all rows, in a session of coins under the exchange guarantee.
 
-    An answer of so many "draws" has noise of deviation 1/(2 sqrt(draws)), that of as many fair coins, and is charged
-    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges. So levels and
-    widening are those of `coins` at the same place.
+    An answer with `draws` has noise of standard deviation 1/(2 sqrt(draws)), like the mean of that many fair coins, and
+    is charged like them. The theorem's constants for coins cover it, because a noisy mean says no more about the
+    exchanges than the coins do. So levels and widening are those of `coins` at the same place.
     """
 
     def __init__(self, coins: CoinGuarantee) -> None:
@@ -172,24 +172,24 @@ class ScansBesideCoins(Scans):
         return self._coins.at(charge, first, last).by(self.terms.mechanism)
 
     def widen(self, mean: Interval) -> Interval:
-        """As coins are."""
+        """As for coins."""
         return self._coins.widen(mean)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
-        """As coins are."""
+        """As for coins."""
         return self._coins.widen_group(mean, share)
 
     def rows_at(self, intervals: int) -> int:
-        """As noisy as an ordinary answer."""
+        """As many as an ordinary answer by coins, so that it is equally noisy."""
         return self._coins.rows_at(intervals)
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> None:
-        """It stands beside another plan."""
+        """Not planned: it accompanies a plan for coins."""
         return
 
     def sigma(self, draws: int) -> float:
-        """As noisy as that many fair coins."""
+        """The standard deviation of the mean of that many fair coins."""
         return 1 / (2 * sqrt(draws))
 
     def charge(self, statistic: Statistic, draws: int) -> int:

@@ -1,16 +1,16 @@
 """What a guarantee is: terms fixed in advance, and the intervals they allow.
 
 A guarantee is an object made from typed terms. The terms are planned from a goal, recorded in a ledger's first entry
-under the guarantee's name and version, and read back from there; nobody certifies under terms he does not understand.
+under the guarantee's name and version, and read back from there; terms that are not understood are refused.
 
-    plan(goal, mechanism)      the best terms for so many rows and questions, or None
-    supports(statistic)        or a refusal in words
+    plan(goal, mechanism)      the best terms for a number of rows and questions, or None
+    supports(statistic)        refuses, in words, what it cannot certify
     charge(statistic, draws)   what one release takes of the terms' capacity, in the guarantee's own units
     share(release, part)       the interval for a share or mean, in [0, 1]
     group(release, part)       the interval for the mean of a group, in [0, 1]
-    difference(release)        those of two groups and of their difference
-    margin(draws)              how far such a share is from the population's, at most
-    at(charge, first, last)    the same guarantee at a question's place, where intervals depend on it
+    difference(release)        the intervals for two groups and for their difference
+    margin(draws)              the most by which such a share differs from the population's
+    at(charge, first, last)    the same guarantee at a question's place, on which intervals may depend
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms
 
-MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
+MOST_DRAWS = 10**15  # of one answer: more would not make it better
 MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
 
@@ -42,17 +42,17 @@ class Guarantee(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
-    unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
+    unusual: ClassVar[tuple[str, ...]] = ()  # mechanisms that a plan shows only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     intervals: ClassVar[bool] = True  # whether answers have intervals; if not, values stand alone
-    asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
+    asks: ClassVar[str | None] = None  # the only question kind that it takes; None: all that ask for values
     compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
-    goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
+    goes_on: ClassVar[bool] = False  # whether it answers questions beyond a plan, or without one, with wider margins
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
-    covers_slices: ClassVar[bool] = False  # whether it certifies means of numbers that are asked in slices
-    in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
+    covers_slices: ClassVar[bool] = False  # whether it certifies means that are asked in slices
+    in_order: ClassVar[bool] = False  # whether releases must come in the order of their charges (fresh rows)
     reads: ClassVar[type[Terms]]
     terms: Terms
     level: float  # of every exact binomial interval, where there are coins
@@ -83,26 +83,26 @@ class Guarantee(ABC):
         Parameters
         ----------
         charge
-            What all questions begun so far take together, this one included, whatever became of them.
+            The total charge of all questions begun so far, answered or not, this one included.
         first, last
-            The numbers of its first and last statement.
+            The numbers of the question's first and last statement.
         """
         return self
 
     def standing(self, charge: int, before: int, statements: int) -> "Guarantee":
-        """Return this guarantee as it certifies a question that makes so many `statements` after those `before`.
+        """Return this guarantee as it certifies a question, given by its number of statements.
 
         Parameters
         ----------
         charge
             As for `at`.
         before, statements
-            How many statements were made before it, and how many it makes itself.
+            How many statements were made before the question, and how many it makes itself.
         """
         return self.at(charge, before + 1, before + max(1, statements))
 
     def rows_at(self, intervals: int) -> int:
-        """Return how many rows an ordinary answer reads after so many `intervals`."""
+        """Return how many rows an ordinary answer reads after this many `intervals`."""
         return self.terms.rows_per_query
 
     def at_level(self, level: float) -> "Guarantee":
@@ -119,15 +119,15 @@ class Guarantee(ABC):
 
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
-        """Return what one release of the `statistic` from so many `draws` takes of `terms.charge`."""
+        """Return what one release of the `statistic` from this many `draws` takes of `terms.charge`."""
 
     def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
-        """Refuse a question that cannot be counted any more, though no cap ends the session; most count on.
+        """Refuse a question that the ledger's amounts have no room to count; most guarantees have no such limit.
 
         Parameters
         ----------
         taken
-            Returns the charge and the intervals that were taken by anybody, ahead or not.
+            Returns the charge and the intervals that all processes have taken so far, including places taken ahead.
         charge, intervals
             What the question takes.
         """
@@ -139,7 +139,7 @@ class Guarantee(ABC):
         return False
 
     def require_flexible(self) -> None:
-        """Refuse to make one answer wider or narrower where all must read the same number of rows."""
+        """Refuse to make one answer wider or narrower if all must read the same number of rows."""
         if not self.flexible:
             raise InvalidArgument(
                 f"Under the {self.name} guarantee with {self.terms.mechanism} every answer reads the same number of"
@@ -157,15 +157,15 @@ class Guarantee(ABC):
         return [self.share(release, part) for part in range(count)]
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
-        """Return the intervals of `count` shares within a group; share number 0 of the `release` is what is outside."""
+        """Return the intervals of `count` shares within a group; share number 0 of the `release` is that outside it."""
         low, high = self.share(release, 0)
         inside = (1 - high, 1 - low)
         return [ratio(self.share(release, part), inside) for part in range(1, count + 1)]
 
     def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
-        """Return, for two groups with as many `cells` in order, the shares of each from the second, third, ... cell on.
+        """Return, for two groups with `cells` ordered cells each, the share of each group from cell 2, 3, ... upward.
 
-        Shares number 0 to cells-1 of the `release` are those of the first group, the next ones of the second.
+        Shares number 0 to cells-1 of the `release` belong to the first group, the next `cells` to the second.
         """
         ends = [self.share(release, part) for part in range(2 * cells)]
         found = []
@@ -186,19 +186,19 @@ class Guarantee(ABC):
         return [(self.group(release, part), self.member(release, part)) for part in range(count)]
 
     def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
-        """Return the same of several `releases`, each with the number of its groups, from as many draws each."""
+        """Return the same for several `releases` of equally many draws, each given with its number of groups."""
         return [found for release, count in releases for found in self.groups(release, count)]
 
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
         """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].
 
-        All groups hold at once, so their ends may be subtracted; a guarantee that knows better says it.
+        The intervals of all groups hold at once, so their ends may be subtracted. Some guarantees do better.
         """
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
 
     def sliced(self, releases: Sequence[Release], edges: Sequence[float]) -> Interval:
-        """Return the interval for the mean, of all rows, of a number in [0, 1] that was asked in slices.
+        """Return the interval for the mean over all rows of a number in [0, 1] that was asked in slices.
 
         Parameters
         ----------
@@ -216,25 +216,25 @@ class Guarantee(ABC):
 
     @property
     def most_at_once(self) -> int:
-        """How many outcomes one draw may have with little more noise than it has with two."""
+        """How many outcomes one draw may have with little more noise than with two."""
         return MOST_AT_ONCE
 
     def margin(self, draws: int) -> float:
-        """Return the margin of a share answered from so many `draws`."""
+        """Return the margin of a share answered from this many `draws`."""
         if draws == self.terms.rows_per_query:
             return self.terms.margin
         self.require_flexible()
         return self._margin(draws)
 
     def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
-        """Return the margin of a group with this `share` of the rows, if its mean is middling; None: not known before.
+        """Return the margin of a group with this `share` of the rows and a mean near 1/2; None if not known in advance.
 
         Parameters
         ----------
         statistic
             What is asked in one pass, of this group and others.
         draws
-            Those of the pass.
+            The number of draws of the pass.
         share
             The group's share of the rows.
         """
@@ -256,7 +256,7 @@ class Guarantee(ABC):
         return (high - low) / 2
 
     def _margin(self, draws: int) -> float:
-        raise NotImplementedError  # a guarantee that is flexible says it
+        raise NotImplementedError  # flexible guarantees implement it
 
     def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
         """Return the fewest draws with at most this margin, or None if no number of draws is enough.
@@ -264,7 +264,7 @@ class Guarantee(ABC):
         Parameters
         ----------
         margin
-            Of a share.
+            The margin of a share.
         charge, intervals
             What was spent before.
         """
@@ -275,11 +275,11 @@ class Guarantee(ABC):
         return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin of one answer, from any number of draws; `charge` and `intervals` are spent."""
+        """Return the smallest margin of one answer, from any number of draws; `charge` and `intervals` were spent."""
         return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
     def _best_draws(self, charge: int, intervals: int) -> int:
-        """Return the best number of draws: in a session that goes on, more of them also make the step larger."""
+        """Return the best number of draws: in a session that goes on, more of them widen the step to the population."""
         if self.terms.ends:
             return MOST_DRAWS
         tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
@@ -295,26 +295,26 @@ class Guarantee(ABC):
         Parameters
         ----------
         more
-            After so many more of them.
+            How many ordinary answers come before it.
         charge, intervals
             What was spent before.
         """
         return self.terms.margin
 
     def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
-        """Return the margin after so many more answers (of checks: wrong guesses); nothing where answers run out.
+        """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
 
-        Both are pairs of charge and intervals: `spent` by all questions begun, `answered` by the answers given.
+        Both arguments are pairs of charge and intervals: `spent` by all questions begun, `answered` by answers given.
         """
         return ()
 
     @property
     def sentence(self) -> str | None:
-        """The promise in one sentence, where it is not the usual one of a plan."""
+        """The promise in one sentence, if it is not the usual sentence of a plan."""
         return None
 
     def by(self, mechanism: str) -> "Guarantee":
-        """Return the same promise for one answer that another `mechanism` gives; refuses what it does not cover."""
+        """Return the same promise for one answer by another `mechanism`; refuse a mechanism that is not covered."""
         if mechanism == self.terms.mechanism:
             return self
         raise PlanConflict(
@@ -326,7 +326,7 @@ class Guarantee(ABC):
 
     @property
     def checks(self) -> "Guarantee | None":
-        """The guarantee by which guesses are checked, on rows that answer nothing else; None: there are none."""
+        """The guarantee that checks guesses, on rows that answer nothing else; None if there are no such rows."""
         return None
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
@@ -342,12 +342,12 @@ class Guarantee(ABC):
         raise self.cannot_certify("coins")
 
     def epsilon_for(self, draws: int) -> float:
-        """Return the epsilon, on all rows, of one noisy answer from so many `draws` (Laplace)."""
+        """Return the epsilon, on all rows, of one noisy answer from this many `draws` (Laplace)."""
         raise self.cannot_certify("noisy answers")
 
     @property
     def statement_level(self) -> float | None:
-        """The failure probability that one statement beside the intervals may use; None: no such statements."""
+        """The failure probability that a statement other than an interval may use; None: no such statements."""
         return None
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
@@ -373,10 +373,10 @@ class Guarantee(ABC):
 
     @property
     def _drawn(self) -> int:
-        """What the session may have charged by the end of the question at hand."""
+        """The most that the session has charged by the end of the current question."""
         return self.terms.charge
 
-    # -- how terms are kept -------------------------------------------------------------------------------------
+    # -- how terms are stored -----------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, JSON]:
         """Return what a ledger's first entry records."""

@@ -33,7 +33,7 @@ from holdfast.guarantees.release import NoisyMeans, Release, Tally
 from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
-ROWS_PER_OUTCOME = 10  # fewer rows than that for each outcome, and answers are mostly noise
+ROWS_PER_OUTCOME = 10  # with fewer rows per outcome, answers are mostly noise
 
 
 @theorem("here (simultaneous, adaptive)", proof="information.md")
@@ -139,7 +139,7 @@ def flip_margin(*, n: int, r: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class InformationTerms(Terms):
-    """`radius` is r of the theorem; `epsilon` that of one noisy answer where those are planned for."""
+    """`radius` is r of the theorem; `epsilon` is that of one noisy answer, if noisy answers are planned."""
 
     beta1: float  # for the radius
     beta2: float  # for the intervals of coins and noise
@@ -160,7 +160,7 @@ class InformationTerms(Terms):
 
 
 class Information(Guarantee):
-    """Coins, single flips and Laplace answers in any mixture; beta enters by its inverse."""
+    """Coins, single flips and Laplace answers in any mixture; the failure probability enters through its inverse."""
 
     terms: InformationTerms
     name = "information"
@@ -209,7 +209,7 @@ class Information(Guarantee):
         return min(1.0, width / (1 - 2 * self.terms.mass) + step)
 
     def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
-        """If the counts of coins are as expected."""
+        """The margin if the counts of coins are as expected."""
         if self.terms.epsilon is not None:
             return None
         return self.expected_group_margin(statistic, draws, share, mass=self.terms.mass)
@@ -223,7 +223,7 @@ class Information(Guarantee):
         return kl_range(self._on_sample(release, part), n=n, r=r)
 
     def group(self, release: Release, part: int = 0) -> Interval:
-        """By `group_interval` for coins; by the ratio of two noisy means."""
+        """By `group_interval` for coins; by a ratio for noisy means."""
         n, r, level = self.terms.rows, self.terms.radius, self.level
         if isinstance(release, Tally):
             zeros, ones = release.members(part)
@@ -233,7 +233,7 @@ class Information(Guarantee):
         return kl_range(ratio(total, share), n=n * share[0], r=r) if share[0] > 0 else EVERYTHING
 
     def member(self, release: Release, part: int) -> Interval:
-        """The share of two outcomes together for coins; of a noisy mean itself."""
+        """For coins, the share of two outcomes together; for noisy means, a mean itself."""
         if not isinstance(release, Tally):
             return super().member(release, part)
         mass, outcomes = self.terms.mass, len(release.counts)

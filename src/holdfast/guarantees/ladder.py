@@ -1,13 +1,13 @@
-"""The ladder guarantee: submissions to a board, each told only whether it is better than the best so far, and where.
+"""The ladder guarantee, for boards: a submission is told only whether it is better than the best so far, and its cell.
 
-A fixed grid lies over the score. A submission whose score falls into a better cell than every one before it is told the
-cell; any other is told "no improvement". Cells that were told only get better, so a whole history is named by few
-numbers, and costs little width. No number of submissions is fixed, and none is ever refused: an improvement makes later
-intervals wider, for everybody.
+The range of the score is divided into the cells of a fixed grid. A submission whose score falls into a better cell than
+all earlier ones is told the cell; any other is told "no improvement". The cells that are told only get better, so a few
+numbers describe the whole history, and it costs little width. The number of submissions is not fixed in advance, and
+none is ever refused; but an improvement makes later intervals wider, for everybody.
 
-What entries of a ledger cost keeps the count: every submission costs one interval; an improvement costs a charge that
-says by how many cells. So the totals of a ledger say how many submissions there were, how many of them improved, which
-cell is the best, and how long it takes to describe the steps up to it.
+The costs in the ledger keep the count: every submission costs one interval, and an improvement also costs a charge that
+says by how many cells. So the ledger's totals say how many submissions there were, how many of them improved, which
+cell is the best, and how long a description of the steps up to it is.
 """
 
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ from holdfast.guarantees.release import GRID, Release
 from holdfast.guarantees.statistic import Interval, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
-ENDLESS = 2**31  # submissions: more than anybody sends
+ENDLESS = 2**31  # submissions: more than anybody will send
 LARGEST = 2**62  # what a ledger can count
 MOST_CELLS = 10**4
-OUTLOOK = (0, 1, 10, 100)  # more improvements, after which a budget says how wide an interval is
-COMPARED = 0.1  # of beta, for comparisons with the best: 0.1 nats for the other intervals, 2.3 for these
-UNITS = 64  # in a nat: what steps up cost is kept in whole units, rounded up
+OUTLOOK = (0, 1, 10, 100)  # numbers of further improvements for which a budget says how wide an interval will be
+COMPARED = 0.1  # part of beta for comparisons with the best; costs 0.1 nats for the other intervals, 2.3 for these
+UNITS = 64  # units per nat: the description length of steps up is kept in whole units, rounded up
 POPULATION, LABELS, ROWS = "population", "labels", "rows"
 ABOUT = {
     POPULATION: "new cases of the population that these were drawn from; nobody who submits has seen them",
@@ -43,9 +43,9 @@ ABOUT = {
 class LadderTerms(Terms):
     """The grid, and what is scored: all of it is fixed before the first submission.
 
-    `cells` of `step`, in units of the metric, whose values lie `scale` apart at most. `id` and `target` are columns;
-    `low`, `high`, `clip` and `classes`, a JSON list, are the metric's own; `about`, one of `ABOUT`, says what intervals
-    are about.
+    The grid has `cells` cells, each `step` wide in the metric's own units; the metric's values span `scale`. `id` and
+    `target` are columns; `low`, `high`, `clip` and `classes` (a JSON list) are parameters of the metric; `about`, one
+    of `ABOUT`, says what intervals are about.
     """
 
     cells: int
@@ -62,11 +62,11 @@ class LadderTerms(Terms):
 
     @property
     def population(self) -> str:
-        """What intervals speak of, as it was declared."""
+        """What intervals are about, as declared."""
         return ABOUT[self.about]
 
     def answers_left(self, charge: int, intervals: int) -> int:
-        """There is no end."""
+        """Submissions never run out."""
         return ENDLESS
 
     def worth(self, charge: int, intervals: int) -> int:
@@ -82,9 +82,9 @@ class Apart(NamedTuple):
 
 
 class SubmissionsSoFar(NamedTuple):
-    """What the submissions so far have told: how many there were, how many improved, and the best cell; 0: none.
+    """What the submissions so far have revealed: how many there were, how many improved, and the best cell (0: none).
 
-    `units` is the length of the steps up after the first cell, in parts of a nat.
+    `units` is the description length of the steps up after the first cell, in units of 1/UNITS nats.
     """
 
     submissions: int
@@ -93,7 +93,7 @@ class SubmissionsSoFar(NamedTuple):
     units: int = 0
 
     def after(self, cell: int) -> "SubmissionsSoFar":
-        """Return what is told after a submission in this cell."""
+        """Return what has been revealed after a submission in this cell."""
         if cell <= self.best:
             return self._replace(submissions=self.submissions + 1)
         up = cell - self.best
@@ -102,7 +102,7 @@ class SubmissionsSoFar(NamedTuple):
 
 
 class Ladder(Guarantee):
-    """Any number of submissions; the best has a two-sided interval, every one an end that it is not better than."""
+    """Any number of submissions; an improvement gets a two-sided interval, any other submission an upper end."""
 
     terms: LadderTerms
     name = "ladder"
@@ -135,8 +135,8 @@ class Ladder(Guarantee):
         confidence
             The probability that all intervals hold at once.
         step
-            How much better than the best a submission must be for sure to be told so; left out, about half the
-            deviation of a score of so many rows, as a round number.
+            A submission that is better than the best by this much is told so for sure. If left out, half the
+            range of the metric over the square root of `rows`, rounded up to a round number.
         scale
             The largest value of the metric less the lowest.
         about
@@ -176,26 +176,26 @@ class Ladder(Guarantee):
 
     @cached_property
     def _places(self) -> tuple[int, int]:
-        """What a unit, and an improvement, count in a charge, of which the best cell is the rest."""
+        """What one unit, and one improvement, add to a charge; the remainder is the best cell."""
         cells = self.terms.cells
-        return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # no way up takes more than two nats a cell
+        return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # steps up take at most two nats per cell
 
     def so_far(self, charge: int, intervals: int) -> SubmissionsSoFar:
-        """Read what was told off what the entries of a ledger cost."""
+        """Read what was revealed off the total cost of the entries in a ledger."""
         unit, improvement = self._places
         improvements, rest = divmod(charge, improvement)
         units, best = divmod(rest, unit)
         return SubmissionsSoFar(intervals, improvements, best, units)
 
     def charge_of(self, before: SubmissionsSoFar, after: SubmissionsSoFar) -> int:
-        """Return what a submission costs that was told so much: nothing, unless it improved."""
+        """Return the charge of a submission between these two states: nothing, unless it improved."""
         unit, improvement = self._places
         improved, units = after.improvements - before.improvements, after.units - before.units
         return improvement * improved + unit * units + after.best - before.best
 
     @property
     def most_charge(self) -> int:
-        """What one submission costs at most: from the first cell to the last."""
+        """The most that one submission costs: a step from the first cell to the last."""
         return self.charge_of(SubmissionsSoFar(1, 1, 1), SubmissionsSoFar(1, 1, 1).after(self.terms.cells)) + 1
 
     @property
@@ -220,23 +220,23 @@ class Ladder(Guarantee):
         return float(first), float(last)
 
     def known_range(self, cell: int, so_far: SubmissionsSoFar) -> Interval:
-        """Return where the score on the rows lies, as far as it is told: in its cell, or not above the best one."""
+        """Return the range of the score on the rows that is revealed: its cell, or all up to the best cell's end."""
         return self.cell(cell) if cell > so_far.best else (0.0, self.cell(so_far.best)[1])
 
     def certify(self, cell: int, so_far: SubmissionsSoFar) -> Interval:
-        """Return what the interval of a submission is, in [0, 1].
+        """Return the interval of a submission, in [0, 1].
 
         Parameters
         ----------
         cell
-            Where its score fell; used only as far as it is told.
+            The cell of its score; used only as far as it is revealed.
         so_far
-            What the submissions committed before it have told.
+            What the submissions committed before it have revealed.
         """
         first, last = self.known_range(cell, so_far)
         if self.terms.about == ROWS:
-            return first, last  # exactly, of the score in the units that it is added up in
-        # More than scores were rounded by, those of rows and then those of units, and ends to floating-point numbers.
+            return first, last  # exact, for the score as it is added up in whole units
+        # More than all rounding: of the scores of rows, then of units, and of the ends to floating-point numbers.
         slack = 2.0 ** (1 - GRID)
         known_range = max(0.0, first - slack), min(1.0, last + slack)
         level = (1 - COMPARED if self.compares else 1.0) * self._level(so_far)
@@ -244,7 +244,7 @@ class Ladder(Guarantee):
 
     @property
     def compares(self) -> bool:
-        """Whether improvements are compared with the best row by row: what predictions say must not tell labels."""
+        """Whether improvements are compared with the best row by row: predictions must not depend on the labels."""
         return self.terms.about != POPULATION and self.terms.target is not None
 
     def ahead(self, known_range: Interval, so_far: SubmissionsSoFar, apart: Apart) -> Interval:
@@ -253,9 +253,9 @@ class Ladder(Guarantee):
         Parameters
         ----------
         known_range
-            The mean difference of their gains on the rows, as far as both cells tell it.
+            The range of the mean difference of their gains on the rows, as the two cells reveal it.
         so_far
-            What the submissions committed before it have told.
+            What the submissions committed before it have revealed.
         apart
             How far the gains of the two can differ.
         """
@@ -274,7 +274,7 @@ class Ladder(Guarantee):
         return ladder_nats(so_far.submissions + 1, so_far.improvements, self.terms.cells, so_far.units / UNITS)
 
     def width(self, so_far: SubmissionsSoFar) -> float:
-        """Return how far from the ends of a cell in the middle an interval reaches, as a share of the range."""
+        """Return how far an interval reaches beyond a cell in the middle, as a share of the range."""
         middle = max(1, self.terms.cells // 2)
         return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
@@ -312,12 +312,12 @@ class Ladder(Guarantee):
 
 
 def _exact(x: float) -> Fraction:
-    """Return the decimal number that was written: a step of 0.005 is 1/200."""
+    """Return exactly the decimal number that was written: a step of 0.005 is 1/200."""
     return Fraction(repr(float(x)))
 
 
 def _round_number(x: float) -> float:
-    """Return the least 1, 2 or 5 times a power of ten that is not below."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is at least x."""
     power = ceil(log10(x))
     return next(
         value for value in (float(f"{digit}e{power + shift}") for shift in (-1, 0) for digit in (1, 2, 5)) if value >= x

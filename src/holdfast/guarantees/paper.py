@@ -1,4 +1,4 @@
-"""The paper guarantee: its systems as published, with constants that hold. Sound, and wide."""
+"""The paper guarantee: the paper's systems as published, with constants that hold. Sound, but wide."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class PaperTerms(Terms):
 class Paper(Guarantee):
     """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins.
 
-    What it promises of fits is the paper's, too (A4+): on the rows by the best of several runs, and from there to the
+    Its promise about fits is the paper's, too (A4+): on the rows by the best of several runs, and from there to the
     population by its transfer theorem; see `sizes.private_answers`.
     """
 
@@ -78,7 +78,7 @@ class Paper(Guarantee):
             return around(release.means[part], self.terms.margin + release.grid)
         tally = self.tally(release)
         if tally.draws != self.terms.rows_per_query or self.terms.flips:
-            return EVERYTHING  # the paper promises the expectation of a flip, and averages of its own length
+            return EVERYTHING  # the paper promises only the expectation of a flip, and averages of the planned length
         return around(tally.count(part) / tally.draws, self.terms.margin)
 
     def group(self, release: Release, part: int = 0) -> Interval:
@@ -87,7 +87,7 @@ class Paper(Guarantee):
 
     @property
     def _private(self) -> sizes.Private:
-        """What the whole session is private by."""
+        """How private the whole session is."""
         find = sizes.private_coins if self.terms.mass is not None else sizes.private_answers
         return find(self.terms.margin, 1 - self.terms.confidence, k=max(1, self.terms.queries), n=self.terms.rows)
 
@@ -100,7 +100,7 @@ class Paper(Guarantee):
 
     @property
     def statement_level(self) -> float:
-        """What one fit may fail by on the rows."""
+        """The failure probability of one fit on the rows."""
         return self._private.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:

@@ -12,7 +12,7 @@ from holdfast.guarantees.compare import SAYS_NOTHING, WITHOUT_PLAN, Reading, rea
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import JSON, Terms
 
-SHOWN = (1, 100, 10_000)  # questions of a session without an end whose margins its sentence says
+SHOWN = (1, 100, 10_000)  # the sentence of a session without an end gives the margins of these questions
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Plan:
     standing
         The guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as well.
     alternatives
-        What every other guarantee would need or reach. `readings` says what the same questions would get planned,
-        without an end, as checks or by splitting, each fast, balanced and best.
+        What every other guarantee would need or reach. `readings` compares other ways to ask the same questions:
+        planned, without an end, as checks or by splitting, each fast, balanced and best.
     unit
-        The column that names the units that are drawn; None: rows are.
+        The column that names the units, if units are drawn; None if rows are.
     """
 
     standing: Guarantee = field(repr=False)
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def drawn(self) -> str:
-        """What is drawn."""
+        """What is drawn: rows or units."""
         return "rows" if self.unit is None else "units"
 
     @property
@@ -114,7 +114,7 @@ class Plan:
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
-        """Other ways to the same questions, each at three paces."""
+        """Other ways to ask the same questions, each at three paces."""
         return readings(self.standing)
 
     @property
@@ -167,7 +167,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
-        """Rebuild a plan from what `to_dict` wrote (`recorded`); what is not known here is refused.
+        """Rebuild a plan from what `to_dict` wrote (`recorded`); unknown terms are refused.
 
         `location` says where it was found, for messages.
         """
@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def other_ways(self) -> str:
-        """What `readings` compares."""
+        """The heading of the table of `readings`."""
         return f"{self.terms.queries or WITHOUT_PLAN:,} questions in other ways:"
 
     def __eq__(self, other: object) -> bool:
@@ -202,7 +202,7 @@ class Plan:
         shown = f"<p>{escape(self.sentence)}</p>"
         if self.alternatives:
             shown += notebook.table(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)
-        else:  # it stands, so that there is nothing to choose
+        else:  # a plan already in force: there is nothing to choose
             planned = "no end" if self.endless or not self.standing.answers else f"{self.terms.answers:,}"
             counts = (f"{self.rows:,}", planned, f"{self.rows_per_query:,}")
             names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))

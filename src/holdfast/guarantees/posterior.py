@@ -1,9 +1,9 @@
-"""The posterior guarantee: failure probability enters by its logarithm, rare events stay narrow.
+"""The posterior guarantee: the failure probability enters through its logarithm; rare events have narrow intervals.
 
 All draws of a session carry extra mass at least a per outcome. The population mean of every query, asked or not, is
 then within sqrt(chi mu (1-mu)) of mu, its mean under the posterior of the rows given the transcript; and exact
 binomial intervals of the coins contain mu. chi depends on n, B, a and beta only. If rows are independent but not
-identically distributed, h stands for chi and h (mu (1-mu) + h) for chi mu (1-mu).
+identically distributed, h replaces chi, and h (mu (1-mu) + h) replaces chi mu (1-mu).
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def _heights(n: Any, charge: Any, mass: Any, beta: Any, p: Any) -> Any:
 
 
 def height_array(n: Any, charge: Any, mass: Any, beta: Any) -> Any:
-    """Return h for arrays of settings (the last axis is added and reduced over p)."""
+    """Return h for arrays of settings (an axis for p is added, and reduced by its minimum)."""
     n, charge, mass, beta = (np.asarray(x, dtype=float)[..., None] for x in (n, charge, mass, beta))
     return np.min(_heights(n, charge, mass, beta, ORDERS), axis=-1)
 
@@ -189,7 +189,7 @@ def first_moment(n: int, charge: float, mass: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorTerms(CoinTerms):
-    """`widening` leads from posterior to population: chi, or h for rows that are not identical; None: no promise."""
+    """`widening` is for the step to the population: chi, or h for rows that are not identical; None: no promise."""
 
     beta1: float  # for the widening
     widening: float | None
@@ -214,7 +214,7 @@ class Posterior(CoinGuarantee):
 
     @property
     def step(self) -> float:
-        """sqrt(chi)/2, or its like for rows that are not identical."""
+        """sqrt(chi)/2, or its counterpart for rows that are not identical."""
         return float(_step(self._widening, self.terms.identical))
 
     def widen(self, mean: Interval) -> Interval:
@@ -230,7 +230,7 @@ class Posterior(CoinGuarantee):
         return widen_unlike(mean, h=self._widening, share=share)
 
     def spread_step(self, second: float, within: Interval) -> float:
-        """sqrt(chi times the second moment); for rows not identical sqrt(h (it + h times the range squared))."""
+        """sqrt(chi second moment); for rows that are not identical sqrt(h (second moment + h range^2))."""
         widening, (low, high) = self._widening, within
         unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
         return sqrt(widening) * sqrt(max(0.0, second) + unlike) * SAFE

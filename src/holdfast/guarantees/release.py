@@ -1,4 +1,4 @@
-"""What leaves a mechanism: all that anybody learns of the rows, in the forms that guarantees can certify."""
+"""What leaves a mechanism: all that anybody learns about the rows, in the forms that guarantees can certify."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ GRID = 40  # values that get noise are rounded to multiples of 2^-40
 
 
 def grid_bits(count: int) -> int:
-    """Return how fine a grid `count` values in [0, 1] may use without their sum leaving 62 bits."""
+    """Return the number of bits of a grid for `count` values in [0, 1] whose sum must fit in 62 bits."""
     return max(1, min(GRID, 62 - int(count).bit_length()))
 
 
 @dataclass(frozen=True)
 class Release:
-    """The values that are read off, in [0, 1] before bounds are applied; one for each number that was asked."""
+    """The released values, in [0, 1] before bounds are applied; one for each number that was asked for."""
 
     values: tuple[float, ...]
     draws: int
@@ -20,17 +20,17 @@ class Release:
 
 @dataclass(frozen=True)
 class Tally(Release):
-    """How often each outcome came up among `draws` randomized draws; `reported` are the outcomes that were asked."""
+    """How often each outcome came up among `draws` randomized draws; `reported` are the outcomes asked about."""
 
     counts: tuple[int, ...]
     reported: tuple[int, ...]
 
     def count(self, part: int) -> int:
-        """Return how often the part-th outcome that was asked came up."""
+        """Return how often the outcome number `part` of those asked about came up."""
         return self.counts[self.reported[part]]
 
     def members(self, group: int) -> tuple[int, int]:
-        """Return how many draws gave zero and one in a group."""
+        """Return how many draws gave zero, and how many gave one, in a group."""
         return self.counts[2 * group + 1], self.counts[2 * group + 2]
 
 
@@ -53,7 +53,7 @@ HOLDS, TOO_LOW, TOO_HIGH, TOO_FEW = OUTCOMES = ("holds", "too low", "too high", 
 class Cell(Release):
     """Whether a guess holds: its `outcome`, and no value.
 
-    `rows` is how many rows speak at least: all of them, or the declared number of a group.
+    `rows` is the least number of rows that the guess is about: all of them, or the declared number of a group.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class Cell(Release):
 
 @dataclass(frozen=True)
 class ExactMeans(Release):
-    """Exact means of `draws` rows that nobody has asked before; `counts` where rows were counted, not averaged."""
+    """Exact means of `draws` rows that no earlier question used; `counts` are None where values were averaged."""
 
     means: tuple[float, ...]
     counts: tuple[int | None, ...]
@@ -70,6 +70,6 @@ class ExactMeans(Release):
 
 @dataclass(frozen=True)
 class GridCell(Release):
-    """Which cell of a fixed grid a mean falls into, counted from 1. Shown only if it is better than all before."""
+    """Which cell of a fixed grid a mean falls into, counted from 1. Shown only if it is better than all before it."""
 
     cell: int

@@ -1,7 +1,7 @@
-"""A plan is asked for, made and compared: whatever is left out is solved for, by every guarantee that applies.
+"""How a plan is made from a request: whatever is left out is solved for, under every guarantee that applies.
 
-`PlanRequest` is what the callers of `holdfast.plan` and of a session say. Of rows, queries and margin one is left out;
-with rows alone, it is the plan of a session that never ends. Where a plan stands already, it is compared with that.
+`PlanRequest` holds what callers of `holdfast.plan` and of a session ask for. One of rows, queries and margin is left
+out; rows alone ask for a session without an end. If the ledger already has a plan, the request is compared with it.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ Pair = tuple[str, str]  # a guarantee and a mechanism
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a caller says about a plan; None and "best" mean: whatever is best, or whatever stands."""
+    """What a caller asks of a plan; None and "best" mean whatever is best, or whatever the ledger's plan says."""
 
     queries: Queries | None = None
     margin: float | None = None
@@ -52,20 +52,20 @@ class PlanRequest:
             check.probability(margin=self.margin)
         if self.confidence is not None:
             check.probability(confidence=self.confidence)
-        if (self.guarantee, self.mechanism) != (BEST, BEST):  # else nothing is looked up, and nothing imported for it
+        if (self.guarantee, self.mechanism) != (BEST, BEST):  # else skip the lookup, which would import every guarantee
             check.one_of("guarantee", self.guarantee, (BEST, *GUARANTEES.names()))
             mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.mechanisms)
             check.one_of("mechanism", self.mechanism, (BEST, *mechanisms))
-        _ = self.pace, self.asked  # checked now, and not again
+        _ = self.pace, self.asked  # validated now, then cached
 
     @cached_property
     def pace(self) -> tuple[int | None, int | None]:
-        """How many rows an answer reads, if that is given, and how many at most."""
+        """How many rows an answer reads, if given, and the most it may read, if limited."""
         return check_pace(self.rows_per_query)
 
     @cached_property
     def asked(self) -> tuple[int | None, int]:
-        """How many answers, if their number is given, and how many flips."""
+        """How many answers are asked for, if given, and how many flips."""
         flips, queries = 0, self.queries
         if isinstance(queries, Mapping):
             unknown = sorted(set(queries) - {"mean", "flip"})
@@ -85,7 +85,7 @@ class PlanRequest:
         return queries, flips
 
     def kept(self, rows: int) -> int:
-        """Return how many of so many rows check guesses."""
+        """Return how many of this many rows check guesses."""
         kept = 0 if self.checks is None else round(self.checks * rows)
         if self.checks is not None and not 2 <= kept <= rows - 2:
             raise InvalidArgument(
@@ -95,7 +95,7 @@ class PlanRequest:
         return kept
 
     def make(self, rows: int | None) -> Plan:
-        """Return the best plan for so many rows, or for as few as reach the margin."""
+        """Return the best plan for this many rows; for None, with as few rows as reach the margin."""
         if self.checks is None or rows is None:
             return self._solved(rows)
         kept, confidence = self.kept(rows), DEFAULT_CONFIDENCE if self.confidence is None else self.confidence
@@ -131,9 +131,9 @@ class PlanRequest:
         chosen = self._choose(solved, rows, queries)
         standing = GUARANTEES[chosen[0]](solved[chosen])
         if not standing.answers:
-            return Plan(standing)  # how wide a check is says nothing about answers
+            return Plan(standing)  # the width of a check does not compare with margins of answers
         if not standing.terms.queries + self.asked[1]:
-            return Plan(standing, (_alternative(chosen, standing.terms, chosen),))  # nothing else goes without a number
+            return Plan(standing, (_alternative(chosen, standing.terms, chosen),))  # others need a number of questions
         alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
         return Plan(standing, (*alternatives, _full_scan(standing.terms)))
 
@@ -152,7 +152,7 @@ class PlanRequest:
             )
 
     def _terms(self, pair: Pair, rows: int, queries: int) -> Terms | None:
-        """Return the terms of this guarantee and mechanism for so many rows and questions."""
+        """Return the terms of this guarantee and mechanism for this many rows and questions."""
         planner, mechanism = GUARANTEES[pair[0]], pair[1]
         if self.rows == INDEPENDENT and not planner.independent:
             return None
@@ -194,8 +194,8 @@ class PlanRequest:
 
     def _choose(self, solved: Mapping[Pair, Terms], rows: int | None, queries: int | None) -> Pair:
         allowed = {pair: terms for pair, terms in solved.items() if self._allows(pair)}
-        # What assumes less, and what goes on, come first, however narrow others are; unless they say nothing. Where a
-        # margin was asked for, whatever reaches it says enough.
+        # Plans that assume less, or that go on, come first even if others are narrower, unless they say nothing. If a
+        # margin was asked for, every plan that reaches it says enough.
         least = SAYS_NOTHING if self.margin is None else 1.0
         says = {pair: terms for pair, terms in allowed.items() if terms.margin < least}
         if self.rows is None:
@@ -248,7 +248,7 @@ class PlanRequest:
         )
 
     def must_match(self, standing: Plan, location: str) -> None:
-        """Refuse a plan that contradicts the ledger's, naming the one that stands."""
+        """Refuse a request that contradicts the ledger's plan, and quote that plan."""
         (queries, flips), (each, most) = self.asked, self.pace
         asked = {
             "queries": (queries, "none" if standing.endless else standing.queries),
@@ -271,7 +271,7 @@ class PlanRequest:
         if apart:
             named = ", ".join(f"{name} {given}, not {stands}" for name, (given, stands) in apart.items())
             raise PlanConflict(
-                f"The ledger {location} has another plan than was asked for ({named}): {standing.sentence}"
+                f"The ledger {location} has a different plan than was asked for ({named}): {standing.sentence}"
                 " Leave the plan out to continue under it.",
                 standing=standing.to_dict(),
                 asked={name: given for name, (given, _) in apart.items()},
@@ -288,7 +288,7 @@ def _alternative(pair: Pair, terms: Terms | None, chosen: Pair) -> Alternative:
     elif pair == chosen:
         note = "this plan"
     elif GUARANTEES[pair[0]].scans:
-        note = "reads all rows; only where it is chosen by name"
+        note = "reads all rows; used only if chosen by name"
     asked = terms.queries or terms.flips or None
     return Alternative(*pair, terms.rows, asked, terms.margin, terms.rows_per_query, note)
 

@@ -11,10 +11,10 @@ from holdfast.guarantees.terms import Goal, Terms
 
 
 class Split(Guarantee):
-    """Every row answers one question: nothing that was learned before says anything about it.
+    """Every row answers one question, so earlier answers reveal nothing about it.
 
-    The order in which rows are used up is random, and a secret of the ledger: whoever knew it could ask for what the
-    next rows over-represent.
+    Rows are used in a random order that the ledger keeps secret: whoever knew it could ask about what the next rows
+    over-represent.
     """
 
     name = "split"

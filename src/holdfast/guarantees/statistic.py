@@ -1,6 +1,6 @@
 """What a question asks of the population, as a guarantee sees it.
 
-A row drawn for a question has one of finitely many outcomes. What is asked is a share of them, or a ratio:
+A row drawn for a question has one of finitely many outcomes. A statistic is a share of outcomes, or a ratio of shares:
 
     OneShare        yes or no                        the share of yes
     SingleFlips     yes or no, each flip released    the expectation of every flip, and the share of yes
@@ -13,7 +13,7 @@ A row drawn for a question has one of finitely many outcomes. What is asked is a
     SharesWithin    the same, or outside             the share of each among rows inside
 
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
-the interval of each. Mechanisms and guarantees speak about statistics; none of them knows a kind of question.
+the interval of each. Mechanisms and guarantees work with statistics; they know nothing about question kinds.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
     from holdfast.guarantees.release import Release
 
-Values = NDArray[np.bool_] | NDArray[np.float64] | NDArray[np.int64]  # what each drawn row says; see `queries.query`
+Values = NDArray[np.bool_] | NDArray[np.float64] | NDArray[np.int64]  # the values of drawn rows; see `queries.query`
 Columns = list[NDArray[np.float64]]
 Interval = tuple[float, float]
 
@@ -56,7 +56,7 @@ class Statistic(ABC):
 
     @abstractmethod
     def columns(self, values: Values) -> Columns:
-        """Split what rows say into `intervals` statistical queries with values in [0, 1]."""
+        """Split the values of rows into `intervals` statistical queries with values in [0, 1]."""
 
     @abstractmethod
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
@@ -83,7 +83,7 @@ class _OneNumber(Statistic):
     reported = (1,)
 
     def columns(self, values: Values) -> Columns:
-        """The values themselves; what is missing counts as zero."""
+        """The values themselves; missing values count as zero."""
         return [np.nan_to_num(values.astype(np.float64), nan=0.0)]
 
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
@@ -126,8 +126,8 @@ class OneMean(_OneNumber):
 class GroupMean(Statistic):
     """The mean of a value in [0, 1] in each of one or several groups that share no row.
 
-    With one group a row says its value, NaN if it is excluded. With several it says the outcome itself, or a line with
-    its group's number, NaN if it is in none, and its value.
+    With one group, a row gives its value, or NaN if it is excluded. With several, it gives either the outcome itself,
+    or a pair: the number of its group (NaN if it is in none) and its value.
     """
 
     groups: int = 1
@@ -143,7 +143,7 @@ class GroupMean(Statistic):
         return 2 * self.groups
 
     def columns(self, values: Values) -> Columns:
-        """For each group, who is in it and what they add to its sum."""
+        """For each group, whether a row is in it, and what the row adds to its sum."""
         if values.ndim == 2:
             number, value = values[:, 0], values[:, 1]
         elif values.dtype.kind == "f":
@@ -186,7 +186,7 @@ def _group_mean(zeros: int, ones: int, draws: int, mass: float) -> float:
 
 @dataclass(frozen=True)
 class Difference(GroupMean):
-    """The difference of the means of two groups, after these two means."""
+    """The means of two groups, and then their difference."""
 
     groups: int = 2
 
@@ -251,7 +251,7 @@ class SharesWithin(OutcomeShares):
 
     @property
     def reported(self) -> tuple[int, ...]:
-        """What is outside, then the others."""
+        """The outcome outside, then the others."""
         return (self.outcomes - 1, *range(self.outcomes - 1))
 
     def columns(self, values: Values) -> Columns:
@@ -259,12 +259,12 @@ class SharesWithin(OutcomeShares):
         return [(values == outcome).astype(np.float64) for outcome in self.reported]
 
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
-        """Each over those inside; equal shares for a group that seems empty."""
+        """Each share over the share inside; equal shares for a group that seems empty."""
         inside, rest = 1 - means[0], means[1:]
         return tuple(clip(mean / inside) if inside > 0 else 1 / len(rest) for mean in rest)
 
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
-        """Debiased shares over those inside."""
+        """Debiased shares, each over the share inside."""
         shares = super().from_counts(counts, draws, mass=mass)
         return self.from_means((clip(1 - sum(shares[:-1])), *shares[:-1]))
 

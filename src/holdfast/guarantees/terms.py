@@ -1,4 +1,4 @@
-"""What a plan is asked for, and the terms that it becomes: typed numbers, fixed before the first question.
+"""The goal of a plan, and the terms that it becomes: typed numbers, fixed before the first question.
 
 Terms are recorded in a ledger's first entry under the guarantee's name and version, and read back from there.
 """
@@ -12,14 +12,14 @@ from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from holdfast.errors import PlanConflict
 
-NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
+NO_CAP = 2**62  # the most a ledger can count: the only limit of a session that goes on
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 OfTerms = TypeVar("OfTerms", bound="Terms")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a plan is asked for: n rows, k answers with an interval, all of them true with probability `confidence`.
+    """The goal of a plan: n rows, k answers with an interval, all of them true with probability `confidence`.
 
     `queries` 0, without flips, asks for a session that never ends; `ends` False for one that goes on after its plan.
     """
@@ -45,7 +45,7 @@ class Goal:
     def met_by(
         self, terms: type[OfTerms], mechanism: str, *, margin: float, **own: float | int | tuple[float, ...] | None
     ) -> OfTerms:
-        """Return terms of this sort for this goal; `own` are rows_per_query, charge and what the sort adds."""
+        """Return `terms` for this goal; `own` has rows_per_query, charge and the fields that the class adds."""
         names = ("rows", "queries", "flips", "confidence", "ends", "identical")
         shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         return terms(**(shared | own), mechanism=mechanism, margin=min(1.0, margin))
@@ -63,11 +63,11 @@ class Terms:
     confidence
         The probability that all intervals hold at once.
     margin
-        How far the answer to a share is from the population's, at most: every planned one, or the first.
+        The most by which the answer to a share differs from the population's: every planned answer, or the first one.
     rows_per_query
-        Rows that one answer reads, at most.
+        The most rows that one answer reads.
     charge
-        What the planned answers together may take, in the guarantee's own units.
+        What the planned answers may take together, in the guarantee's own units.
     mechanism
         The mechanism that answers.
     ends
@@ -89,17 +89,17 @@ class Terms:
 
     @cached_property
     def population(self) -> str:
-        """What answers speak of."""
+        """What answers are about."""
         return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
 
     @property
     def all_rows(self) -> int:
-        """Rows of the dataset, those included that only check guesses."""
+        """Rows of the dataset, including those that only check guesses."""
         return self.rows
 
     @property
     def account(self) -> int:
-        """A charge stands for draws from `rows` modulo this; what is above it is of another account."""
+        """A charge modulo this counts draws from `rows`; the rest of the charge belongs to another account."""
         return 2 * NO_CAP
 
     @cached_property
@@ -109,7 +109,7 @@ class Terms:
 
     @cached_property
     def answers(self) -> int:
-        """How many ordinary answers the plan pays for in all: those planned for, and what flips left unasked allow."""
+        """How many ordinary answers the plan pays for in all: those planned, and those paid for by unused flips."""
         return self.answers_left(0, 0)
 
     def answers_left(self, charge: int, intervals: int) -> int:
@@ -117,7 +117,7 @@ class Terms:
         return max(0, min(self.statements - intervals, (self.charge - charge) // self.charge_per_answer))
 
     def worth(self, charge: int, intervals: int) -> int:
-        """Return how many ordinary answers take as much."""
+        """Return how many ordinary answers cost as much."""
         return max(intervals, ceil(charge / self.charge_per_answer))
 
     @cached_property
@@ -126,7 +126,7 @@ class Terms:
         return max(1, self.rows_per_query)
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the terms as JSON values; a number that is infinite is left out as null."""
+        """Return the terms as JSON values; an infinite number becomes null."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: list(x) if isinstance(x, tuple) else None if isinstance(x, float) and not isfinite(x) else x

@@ -1,9 +1,9 @@
-"""What is released: an algorithm box each, one query in, one release out.
+"""Mechanisms: each is one algorithm box that takes a query and returns a release.
 
 mechanism     what a mechanism is
-coins         each drawn row says one outcome, sometimes replaced by a random one
-noisy_means   the mean of sampled rows plus Laplace noise, that of all rows plus Gaussian noise
-fresh_rows    the mean of rows that nobody has asked before
+coins         each drawn row gives one outcome, sometimes replaced by a random one
+noisy_means   the mean of sampled rows plus Laplace noise, or of all rows plus Gaussian noise
+fresh_rows    the mean of rows that no earlier question has used
 cells         whether a guess holds on all rows; which cell of a grid the score of a submission falls into
 exponential   pick one of many candidates, better ones more likely
 

@@ -1,6 +1,6 @@
 """Look at all rows, and release only which cell their mean falls into.
 
-`cells`, for a guess that is checked on rows kept aside:
+`cells`, for a guess that is checked on rows set aside for checks:
 
     scan      v = the mean of q(x_i) over all n rows, or over ell rows drawn with replacement      q(row) in [0, 1]
     release   holds      if g - tau <= v <= g + tau
@@ -8,8 +8,8 @@
               too high   if v < g - tau
               too few rows, whatever v is, if a group has fewer rows than were declared
 
-Every check reads all its rows, whatever they say, so that nothing can be told from the time it takes. Counts are
-compared exactly; a mean of numbers is within n roundings of the exact one, by which the guarantee widens the cell.
+Every check reads all its rows, whatever their values, so its running time reveals nothing. Counts are compared
+exactly; a mean of numbers is within n roundings of the exact mean, and the guarantee widens the cell by that much.
 
 `grid`, for a submission that is scored on sealed rows:
 
@@ -17,10 +17,10 @@ compared exactly; a mean of numbers is within n roundings of the exact one, by w
     cell      c with (c-1) eta <= v < c eta; the last of the J = ceil(1/eta) cells includes 1
     release   c if it is better than every cell released before, else "no improvement"
 
-The cell exists in memory until the ledger commits: what was released before it is known only then, and the guarantee
-decides, inside that transaction, whether the cell is shown.
+The cell stays in memory until the ledger commits. Only inside that transaction is it known which cells were released
+before, so that is where the guarantee decides whether the cell is shown.
 
-What v is never leaves: it is not logged, kept or shown.
+The value v never leaves the mechanism: it is not logged, stored or shown.
 """
 
 from dataclasses import dataclass
@@ -41,13 +41,13 @@ from holdfast.queries.query import Query
 from holdfast.rows.draws import Consecutive, Order, WithReplacement
 from holdfast.rows.source import Folds, RowSource
 
-PIECE = 1 << 17  # rows scanned at once, of a source that cannot fold
-ADDED = 1 << 20  # rows whose units add up inside 62 bits
+PIECE = 1 << 17  # rows scanned at once if the source has no `fold`
+ADDED = 1 << 20  # rows whose units can be added up in 62 bits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """`draws` rows for each check; as many as there are, or more: all rows, once."""
+    """Checks on `draws` drawn rows each, or on all rows, each read once, if `draws` is at least their number."""
 
     draws: int
 
@@ -56,7 +56,7 @@ class Cells:
 
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
-        """Return checks of this many rows, where guesses are checked."""
+        """Return checks of this many rows; refuse a guarantee that does not check guesses."""
         if guarantee.answers:
             raise guarantee.cannot_certify("checks")
         return cls(draws=draws)
@@ -86,7 +86,7 @@ MECHANISMS.register("cells", Cells)
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A grid of `cells` cells, each `eta` wide, on the mean of the first `draws` rows, which are all there are."""
+    """A grid of `cells` cells, each `eta` wide, on the mean of the first `draws` rows (all of them)."""
 
     draws: int
     cells: int
@@ -97,7 +97,7 @@ class Grid:
 
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
-        """Return the grid of a board."""
+        """Return the grid of a board; refuse any guarantee but the ladder."""
         if not isinstance(guarantee, Ladder):
             raise guarantee.cannot_certify("submissions")
         return cls(draws=draws, cells=guarantee.terms.cells, eta=guarantee.eta)

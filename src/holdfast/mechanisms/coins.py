@@ -1,4 +1,4 @@
-"""Answer from coins: each drawn row says one outcome, sometimes replaced by a random one (A3, and its averages).
+"""Answer from coins: each drawn row gives one outcome, sometimes replaced by a random one (A3, and its averages).
 
 The algorithm box (c outcomes, extra mass a per outcome):
 
@@ -9,7 +9,7 @@ The algorithm box (c outcomes, extra mass a per outcome):
     release  how often each outcome came up
 
 With c = 2 a coin is replaced by its opposite with probability a: the paper's sampling counting query. No floating-point
-noise is involved. A guarantee charges c-1 for a draw.
+noise is involved. A guarantee charges c-1 per draw.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from holdfast.rows.source import RowSource
 
 @dataclass(frozen=True, kw_only=True)
 class Coins:
-    """`draws` coins a query, each outcome with extra `mass`."""
+    """`draws` coins per query, each outcome with extra `mass`."""
 
     draws: int  # ell
     mass: float  # a
@@ -47,11 +47,11 @@ class Coins:
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
-        """One row a coin."""
+        """One row per coin."""
         return draws
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Tally:
-        """Ask the rows to tally; nothing but the counts leaves them."""
+        """Let the row source tally the draws; only the counts leave it."""
         statistic = query.statistic
         counts = tuple(source.tally(query, draws=self.draws, mass=self.mass, rng=rng).tolist())
         values = statistic.from_counts(counts, self.draws, mass=self.mass)
@@ -60,13 +60,14 @@ class Coins:
 
 @lru_cache(maxsize=1024)
 def _coins(draws: int, mass: float) -> Coins:
-    return Coins(draws=draws, mass=mass)  # checked once: most answers use the same
+    return Coins(draws=draws, mass=mass)  # validated once: most answers use the same numbers
 
 
 def bits(release: Tally, rng: Generator) -> list[int]:
-    """Return the single flips behind the counts of a share, in the order they fell.
+    """Return the single flips behind the counts of a share, in random order.
 
-    Independent draws from one coin are exchangeable: given how many ones there are, every order is equally likely.
+    Independent draws from one coin are exchangeable: given how many ones there are, every order is equally likely. So
+    shuffled flips have the same law as the flips in the order in which they were drawn.
     """
     zeros, ones = release.counts
     order = rng.permutation(np.repeat(np.array([0, 1]), [zeros, ones]))

@@ -36,7 +36,7 @@ def choose(scores: Sequence[float], *, epsilon: float, sensitivity: float, rng: 
 
 @theorem("Bassily et al. 2016 (lem:exp_mech_accuracy)", proof="transfer.md")
 def expected_loss(candidates: int, *, epsilon: float, sensitivity: float) -> float:
-    """Return how far below the best score the released one is, in expectation, at most.
+    """Return a bound on how far the released score is below the best one, in expectation.
 
     Statement
         E[u(released)] >= max u - (2 sensitivity/epsilon) log(candidates).

@@ -1,6 +1,6 @@
-"""Sample splitting: every question gets rows of its own, exactly averaged.
+"""Sample splitting: every question gets rows of its own, which are averaged exactly.
 
-The rows are used up in a random order, so those of a sorted file are still taken at random; none is ever used twice.
+Rows are used in a random order, so even rows of a sorted file are taken at random; no row is ever used twice.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from holdfast.rows.source import RowSource
 
 @dataclass(frozen=True, kw_only=True)
 class FreshRows:
-    """`key` fixes the order of the rows, `start` how many of them are used up."""
+    """The next `draws` rows: `key` fixes the order of all rows, `start` is how many of them are used up."""
 
     draws: int
     key: bytes = field(repr=False)
@@ -34,7 +34,7 @@ class FreshRows:
 
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
-        """Return the next rows of the ledger's order."""
+        """Return the mechanism for the next rows in the ledger's secret order."""
         if order is None or not guarantee.in_order:
             raise guarantee.cannot_certify("fresh rows")
         return cls(draws=draws, key=order.key, start=order.start)

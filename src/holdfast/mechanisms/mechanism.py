@@ -1,7 +1,7 @@
-"""What a mechanism is: it draws, evaluates, adds chance, and releases.
+"""What a mechanism is: it draws, evaluates, adds randomness, and releases.
 
 The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and
-the mechanism draws exactly that many. What the rows said exists only inside `release`; what leaves is what
+the mechanism draws exactly that many. The values of rows exist only inside `release`; what leaves it is what the
 theorems cover.
 """
 
@@ -22,23 +22,23 @@ class Mechanism(Protocol):
 
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
-        """Return the mechanism with the numbers of these terms.
+        """Return the mechanism with the numbers that the guarantee's terms fix.
 
         Parameters
         ----------
         guarantee
-            Whose terms say how much chance to add.
+            Its terms say how much randomness to add.
         draws
             How many rows to draw.
         order
-            The secret order of the rows, and how far it is used up: for mechanisms that use rows once. None: rows are
-            drawn anew each time.
+            For mechanisms that use each row once: the secret order of the rows, and how much of it is used up. None if
+            rows are drawn anew each time.
         """
         ...
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
-        """Return how many rows one release reads; refuse, before anything is paid for, if it lacks a package.
+        """Return how many rows one release reads; refuse, before anything is charged, if a package is missing.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class Mechanism(Protocol):
         ...
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
-        """Draw, evaluate, add chance, release.
+        """Draw, evaluate, add randomness, release.
 
         Parameters
         ----------

@@ -17,7 +17,8 @@ for each outcome; each draws rows of its own.
 
 Here the answers of a group or a histogram come from one scan, each with noise of its own.
 
-Floating-point arithmetic cannot undo the noise: values are on an integer grid, and opendp adds integers.
+Floating-point artifacts cannot reveal values through the noise: values lie on an integer grid, and the noise that
+opendp adds is an integer.
 """
 
 from dataclasses import dataclass
@@ -56,14 +57,14 @@ def laplace_mean(values: NDArray[np.float64], scale: float) -> float:
 
 
 def gaussian_mean(values: NDArray[np.float64], sigma: float) -> float:
-    """Return the same plus Gaussian noise of deviation sigma: discrete, on the grid that holds the sum itself."""
+    """Return the mean plus Gaussian noise of standard deviation sigma: discrete, on the grid that holds the sum."""
     total, unit = _on_grid(values)
     noisy: int = _integer_gaussian(sigma * unit)(total)
     return noisy / unit
 
 
 def _on_grid(values: NDArray[np.float64]) -> tuple[int, float]:
-    """Return the sum of the rounded values as a whole number, and how many of its units are a mean of 1."""
+    """Return the sum of the rounded values in grid units, and how many grid units correspond to a mean of 1."""
     bits = grid_bits(len(values))
     return int(np.sum(np.rint(np.ldexp(values, bits)).astype(np.int64))), len(values) * 2.0**bits
 
@@ -81,7 +82,7 @@ def _integer_gaussian(scale: float) -> Any:
 
 
 def require(extra: str) -> None:
-    """Refuse if opendp is not there, by the name of the `extra` to install: before anything is paid for."""
+    """Refuse, before anything is charged, if opendp is not installed; `extra` names what to install."""
     if find_spec("opendp") is None:
         raise MissingExtra(
             f"{extra.capitalize()} noise needs the package opendp; install it with: pip install 'holdfast[{extra}]'."
@@ -97,7 +98,7 @@ def _opendp() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace:
-    """`draws` rows a statistical query, `epsilon`-DP on all rows."""
+    """`draws` rows per statistical query, `epsilon`-DP on all rows."""
 
     draws: int  # ell
     epsilon: float  # eps0: the price of one statistical query on all n rows
@@ -142,7 +143,7 @@ class Laplace:
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceWithReplacement(Laplace):
-    """The same from rows drawn with replacement, as the paper also allows: a row may come up more than once."""
+    """The same with rows drawn with replacement, as the paper also allows: a row may be drawn more than once."""
 
     replacement: bool = True
 
@@ -153,7 +154,7 @@ MECHANISMS.register("laplace_with_replacement", LaplaceWithReplacement)
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian:
-    """All rows, and noise of deviation `sigma` on every mean."""
+    """Means of all rows, each with noise of standard deviation `sigma`."""
 
     sigma: float
 

@@ -194,7 +194,7 @@ def test_an_unknown_guarantee_is_refused_by_name(name):
     with pytest.raises(PlanConflict) as refusal:
         read(facts, location="The ledger a.ledger")
     text = str(refusal.value)
-    assert text.startswith(f"The ledger a.ledger promises by the guarantee {name!r}, which this installation")
+    assert text.startswith(f"The ledger a.ledger uses the guarantee {name!r}, which this installation")
     assert all(known in text for known in GUARANTEES.names())
     assert text.endswith(".")
     assert refusal.value.fields["guarantee"] == name
@@ -202,7 +202,7 @@ def test_an_unknown_guarantee_is_refused_by_name(name):
 
 @pytest.mark.parametrize("version", [0, 2, 1.5, "1", None, True])
 def test_another_version_of_a_guarantee_is_refused(standing, version):
-    with pytest.raises(PlanConflict, match=f"promises by version .* of the guarantee '{standing.name}'") as refusal:
+    with pytest.raises(PlanConflict, match=f"uses version .* of the guarantee '{standing.name}'") as refusal:
         read(recorded(standing) | {"version": version})
     assert refusal.value.fields["guarantee"] == standing.name
 

@@ -1,8 +1,8 @@
-"""What a check tells: a statistic of all rows is computed, and only the cell that it fell into is released.
+"""What a check reveals: a statistic of all rows is computed, and only the cell that it falls into is released.
 
 Everything the analyst chooses is a function of the cells so far. So the questions that *could* be asked are fixed
-before any row is looked at, one for every string of responses, and a union bound over strings pays for adaptivity. A
-string is paid for by its weight: strings in which nearly every guess held are few, and cheap.
+before any row is looked at, one for every string of responses, and a union bound over strings pays for adaptivity. Each
+string pays by its weight: strings in which nearly every guess held are few, and pay little.
 """
 
 from math import ceil, exp, lgamma, log, log1p, pi, sqrt
@@ -14,12 +14,12 @@ from holdfast import check
 from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upper
 from holdfast.guarantees.mathematics.theorem import theorem
 
-PIECES = 192  # of the integral in `sampled_range`; more of them change the fourth digit
-STEPS = 60  # of a search, which takes three
-CLOSE = 2e-4  # how near to the end that is sought, as a share of the way from the cell's: always from outside
-SUMMED = 1 + 1e-9  # how far the sum of the pieces may be from its value: each is a difference of two near numbers
-TINY = 1e-300  # for 0, where a logarithm is taken
-KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, for each 1 that its terms add up to
+PIECES = 192  # pieces of the integral in `sampled_range`; more of them change only the fourth digit
+STEPS = 60  # most steps of a search, which usually takes three
+CLOSE = 2e-4  # precision of a searched end, relative to its distance from the cell's end; the error is outward
+SUMMED = 1 + 1e-9  # bounds the rounding of the sum of the pieces: each is a difference of two close numbers
+TINY = 1e-300  # stands for 0 where a logarithm is taken
+KL_ROUNDING = 1e-15  # rounding error of kl of two doubles, relative to the sum of its terms' sizes
 
 NORMAL = NormalDist()
 
@@ -59,9 +59,9 @@ def guess_nats(t: int, wrong: int, log_cells: float) -> float:
     """Return the description length, in nats, of the responses before the t-th check of a guess.
 
     Statement
-        w(y) = (t+1)/t / [(j+1)(j+2) C(t-1, j) prod G], where j of the t-1 responses in y were not "holds", and the
-        product runs over those of the number G of such responses that the check could have given. For every t the
-        weights of all strings sum to 1; nats = -log w.
+        w(y) = (t+1)/t / [(j+1)(j+2) C(t-1, j) prod G], where j of the t-1 responses in y were not "holds". For each of
+        these j, the product has a factor G: the number of responses other than "holds" that the check could have given.
+        For every t the weights of all strings sum to 1; nats = -log w.
 
     Not covered
         A response that is not counted in its check's G ("too few rows" is one).
@@ -73,7 +73,7 @@ def guess_nats(t: int, wrong: int, log_cells: float) -> float:
     wrong
         How many earlier guesses did not hold.
     log_cells
-        The sum of log G over those.
+        The sum of log G over these guesses.
     """
     check.whole(t=t)
     check.whole(0, wrong=wrong)
@@ -87,11 +87,11 @@ def ladder_nats(t: int, improvements: int, cells: int, steps: float) -> float:
 
     Statement
         A fixed grid of J cells; every response is "no improvement" or a cell better than all cells released before,
-        and the first one is always a cell. A string of t-1 >= 1 responses is named by when it improved and by which
-        cells: as a set of cells, or by the first one and how many cells up each later one was, few being likelier. With
+        and the first one is always a cell. A string of t-1 >= 1 responses is described by when it improved and to which
+        cells: as a set, or by the first one and how many cells up each later one was, small steps being likelier. With
         m = min(t-1, J) and d_2..d_j the numbers of cells up,
             w(y) = (m+1)/m / [j(j+1) C(t-2, j-1)] * [1/C(J, j) + 1/(J prod d_i (d_i + 1))] / 2,
-        and the weights of all strings sum to at most 1. Nothing is told before the first: no nats.
+        and the weights of all strings sum to at most 1. Before the first submission nothing is revealed: 0 nats.
 
     Not covered
         A grid that is changed, or cells released that are not better.
@@ -104,11 +104,11 @@ def ladder_nats(t: int, improvements: int, cells: int, steps: float) -> float:
     t
         The number of the submission.
     improvements
-        How many earlier ones improved; the first one did.
+        How many earlier ones improved; the first one always does.
     cells
         The number J of cells of the grid.
     steps
-        The sum of log d(d+1) over improvements after the first, each by d cells; it may be larger.
+        The sum of log d(d+1) over improvements after the first, each by d cells, or a larger number.
     """
     check.whole(t=t, cells=cells)
     check.whole(min(1, t - 1), improvements=improvements)
@@ -128,7 +128,8 @@ def full_range(cell: Interval, *, n: int, level: float, nats: float) -> Interval
 
     Statement
         With level = beta share(t) and nats = -log w(responses before), q(D) lies in
-        [klL(inf cell, L/n), klU(sup cell, L/n)], L = log(2/level) + nats, for all t at once but for beta.
+        [klL(inf cell, L/n), klU(sup cell, L/n)], L = log(2/level) + nats, for all t at once except with probability
+        beta.
 
     Not covered
         Rows that also answered something else; a cell chosen after the scan.
@@ -142,12 +143,12 @@ def full_range(cell: Interval, *, n: int, level: float, nats: float) -> Interval
 
 @theorem("Differences of groups of rows that are not identical", proof="checks.md")
 def two_groups_length(length: float) -> float:
-    """Return the exponent that a difference of two groups takes, if one of the same size for a mean takes `length`.
+    """Return the exponent that a difference of two groups needs at the same level where a mean needs `length`.
 
     Statement
-        Rows are independent, not identical; two groups share no row and have at least N rows each. A value of
-        (1 + X_A - X_B)/2 further above (or below) its like in the population than 2N kl = L has at most the probability
-        (g e^(L/g) + 1) e^-L, for every whole g; so L with that at most e^-length.
+        Rows are independent, not identical; two groups share no row and have at least N rows each. The probability that
+        (1 + X_A - X_B)/2 is further above (or below) its counterpart in the population than 2N kl = L is at most
+        (g e^(L/g) + 1) e^-L, for every whole g. The result is an L for which this is at most e^-length.
 
     Not covered
         Groups that share rows. (Rows that are identical take no more than `length`.)
@@ -188,15 +189,15 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
 
 @theorem("A comparison row by row, by Hoeffding's bound", proof="boards.md")
 def paired_range(known_range: Interval, *, n: int, most: float, squares: float, level: float, nats: float) -> Interval:
-    """Return how far one submission is ahead of an earlier one, if the mean difference of the n rows is `known_range`.
+    """Return how far one submission is ahead of an earlier one, if the mean difference on n rows is in `known_range`.
 
     Statement
-        Row i can differ by r_i at most, which is fixed before its label is looked at. With R the sum of r_i and Q that
-        of their squares, the mean difference if labels were drawn anew lies within sqrt(2 L Q)/n of that of the rows,
-        L = log(2/level) + nats, and within R/n of 0, for all t at once but for beta.
+        Gains on row i differ by at most r_i, which is fixed before its label is looked at. With R the sum of r_i and Q
+        that of their squares, the mean difference if labels were drawn anew lies within sqrt(2 L Q)/n of that on the
+        rows, L = log(2/level) + nats, and within R/n of 0, for all t at once except with probability beta.
 
     Not covered
-        r_i that depend on labels: of scores that were made from them, or of cases that are drawn anew, too.
+        r_i that depend on labels, as for scores that were computed from labels, or if cases are drawn anew, too.
 
     >>> low, high = paired_range((0.02, 0.03), n=10_000, most=500.0, squares=500.0, level=0.01, nats=10.0)
     >>> round(low, 4), round(high, 4)
@@ -208,7 +209,7 @@ def paired_range(known_range: Interval, *, n: int, most: float, squares: float, 
 
 
 def _sampled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> float:
-    """Return the upper end for a cell whose upper end is b: proved, and near the smallest that is."""
+    """Return an upper end for a cell whose upper end is b: one that is proved, and near the smallest such end."""
     least = kl_upper(b, x / draws)
     if b >= 1 or least >= 1:
         return 1.0
@@ -218,10 +219,10 @@ def _sampled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> 
 
 
 def _is_sample_alone(b: float, d: float, *, n: int, draws: int, x: float, length: float) -> bool:
-    """Whether d = klU(b, x/draws) is proved without the integral, as it is while guesses hold.
+    """Whether d = klU(b, x/draws) is proved without computing the integral, as is usual while guesses hold.
 
-    There kl(s || d) is at least (d-s)^2/2v, and d - s(z) at least s'(x)(x-z), as s is concave: what is left under the
-    integral is a normal density.
+    On its range kl(s || d) is at least (d-s)^2/2v, and d - s(z) is at least s'(x)(x-z), because s is concave. So the
+    integrand is bounded by a multiple of a normal density.
     """
     widest = 0.25 if b <= 0.5 <= d else max(b * (1 - b), d * (1 - d))
     spread = sqrt(widest / n) * draws * (d - b) / (d * (1 - d))
@@ -230,45 +231,45 @@ def _is_sample_alone(b: float, d: float, *, n: int, draws: int, x: float, length
 
 
 def _peeled_upper(b: float, least: float, *, n: int, draws: int, x: float, length: float) -> float:
-    most = kl_upper(least, length / n)  # two steps, of which each is proved
+    most = kl_upper(least, length / n)  # two steps, each of them proved
     if least >= most:
         return most
     # The integral is cut where klU takes even steps from b to its largest value, so that nothing has to be inverted:
-    # it is at most `ones` up to z. The last piece ends with the integral.
+    # klU is at most `ones` up to the matching z. The last piece ends where the integral ends.
     ones = b + (least - b) * _FRACTIONS
     zeros = np.maximum(1 - ones, TINY)
     log_ones, log_zeros = np.log(ones), np.log(zeros)
     z = np.zeros(PIECES + 1)
-    # draws (kl(b || ones) less what it may be rounded by, KL_ROUNDING (2 - log zeros))
+    # draws (kl(b || ones) less its largest rounding error, KL_ROUNDING (2 - log zeros))
     rest = draws * (_entropy(b) - 2 * KL_ROUNDING) - (draws * (1 - b - KL_ROUNDING)) * log_zeros
     np.subtract(rest, (draws * b) * log_ones, out=z[1:])
     z[-1] = x
-    tail = np.exp(-np.minimum.accumulate(np.maximum(z, 0.0)[::-1])[::-1])  # in order, should z be rounded out of it
+    tail = np.exp(-np.minimum.accumulate(np.maximum(z, 0.0)[::-1])[::-1])  # increasing, even if rounding disorders z
     weight = tail[:-1] - tail[1:]
     base, weighted = -n * (ones * log_ones + zeros * log_zeros), weight * ones
 
     def beyond(d: float) -> tuple[float, float]:
-        """Return the logarithm of the integral over what it may be, which falls in d, and its slope."""
+        """Return the logarithm of the integral divided by its limit e^-L, which falls in d, and its slope."""
         # On each piece the first factor is integrated exactly, the second is largest at its end: an upper sum. Every
-        # product in kl is within four roundings of its value, and together they are less than 2 + log 1/(1-d).
-        log_d, log_rest = log(d), log(max(1 - d, TINY))  # d = 1: what is infinite counts as less
+        # product in kl is within four roundings of its value, and the products sum to less than 2 + log 1/(1-d).
+        log_d, log_rest = log(d), log(max(1 - d, TINY))  # d = 1: finite, so kl is too small, which is safe
         exponents = base + ones * (n * (log_d - log_rest))
-        largest = float(exponents[-1])  # that of the piece next to d
+        largest = float(exponents[-1])  # the exponent of the piece next to d
         parts = np.exp(exponents - largest)
         total = float(parts @ weight) * SUMMED + TINY
         mean = float(parts @ weighted) / total
         kl = -n * log_rest - largest - n * KL_ROUNDING * (2 - log_rest)
         return log(total) - kl + length, n * (mean / d - (1 - mean) / max(1 - d, TINY))
 
-    # Where to begin: at the end that normal laws have, of rows and of draws together or of rows after the worst draws.
+    # Begin at the end that a normal approximation gives: of rows and draws together, or of rows after the worst draws.
     more = (n + draws) / n
     apart = sqrt(length * more / draws) if length <= x * more else sqrt(x / draws) + sqrt((length - x) / n)
     low, high = least, most
     d = min(max(least, b + apart * sqrt(2 * least * (1 - least))), most)
     found, slope = beyond(d)
     low, high = (low, d) if found <= 0 else (d, high)
-    for step in range(STEPS):  # what is proved stays proved
-        height = sqrt(max(TINY, length - found))  # nearly linear in d, so that a tangent meets the end at once
+    for step in range(STEPS):  # `high` is always proved
+        height = sqrt(max(TINY, length - found))  # nearly linear in d, so a tangent nearly hits the end
         tangent = d + (sqrt(length) - height) * 2 * height / max(TINY, -slope)
         near = CLOSE * (high - b) + 1e-12
         if high - low <= near or (high - max(tangent, least) <= near and found <= 0):

@@ -14,9 +14,9 @@ from holdfast.guarantees.mathematics.theorem import theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
-BETA_SAFE = 1e-10  # ends of exact binomial intervals are moved outwards by as much, relatively, for all rounding
-MOST_STEPS, CONVERGED = 8, 5e-9  # to such an end, and what the last step may give away, relatively
-MANY_TRIALS = 1e8  # above this the density of a Beta law, from differences of large logarithms, has too few digits
+BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals are moved outward, to cover rounding
+MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
+MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
 NORMAL = NormalDist()
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
@@ -80,17 +80,17 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
 
 @theorem("here (ends by tangents)", proof="concentration.md")
 def binomial_low(successes: int, trials: int, tail: float) -> float:
-    """Return the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; there are successes.
+    """Return the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; `successes` must be positive.
 
-    Of one count, without scipy unless it is at hand: importing it takes as long as ten thousand of these.
+    For a single count. scipy is used only if it is already imported: importing it takes as long as ten thousand calls.
 
     Statement
         The probability is F(p), the distribution function of the Beta law of a = successes, b = trials - a + 1. log F
         is concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
-        `tail`. Halley's steps lead near it; the last step is Newton's, and gives away next to nothing.
+        `tail`. Halley's steps lead close to the end; the last step is Newton's, and gives away next to nothing.
 
     Not covered
-        Rounding in F: the end is moved outwards by BETA_SAFE. A tail above 1/2.
+        Rounding in F: the end is moved outward by BETA_SAFE. A tail above 1/2.
 
     >>> abs(binomial_low(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
     True
@@ -100,7 +100,7 @@ def binomial_low(successes: int, trials: int, tail: float) -> float:
     known = special.at_hand() and trials <= MANY_TRIALS
     law = _BetaLaw(successes, trials) if known else _UpperTail(successes, trials)
     goal, z = log(tail), -NORMAL.inv_cdf(tail)
-    if 2 * successes - 1 <= z * z:  # nearly as many ways, each p^successes
+    if 2 * successes - 1 <= z * z:  # the tail is nearly C(trials, successes) p^successes
         ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
         u = min(-1e-9, (goal - ways) / successes)
     else:
@@ -121,7 +121,10 @@ def _outwards(p: float) -> float:
 
 
 def _cornish_fisher(k: Any, n: Any, z: Any, root: Callable[[Any], Any]) -> Any:
-    """Return about the p for which k is the binomial quantile that z is of the normal law: Wilson's, made better."""
+    """Return approximately the p whose binomial law has the same tail beyond k as the normal law has beyond z.
+
+    It is the end of Wilson's interval, refined by a Cornish-Fisher expansion.
+    """
     square = z * z
     half, skew, span = square / 2, (square - 1) / 6, n + square
     p = k * (1 + 2 * skew / n) - skew
@@ -142,12 +145,12 @@ class _UpperTail:
         self.k, self.n, self.rest = float(k), float(n), float(n - k)
         beyond = _beyond_stirling(self.n) - _beyond_stirling(self.k) - _beyond_stirling(self.rest)
         self.scale = beyond + 0.5 * log(self.n / (2 * pi * self.k * self.rest))
-        self.ratios = np.empty(0)  # of each term to the one before, over the odds
+        self.ratios = np.empty(0)  # of each term to the one before, divided by the odds
 
     def at(self, p: float) -> tuple[float, float, float]:
-        """Return the logarithm of the tail, its slope in log p, and what its bend is found from."""
+        """Return the logarithm of the tail, its slope in log p, and a number from which callers get its curvature."""
         odds = p / (1 - p)
-        # The ratios fall, from the first one, each by a factor of exp(-1/rest) at least: what is left out is e^-36.
+        # Each ratio is at least a factor of exp(-1/rest) below the one before: what is left out is e^-36, relatively.
         first = -log(self.rest / (self.k + 1) * odds)
         terms = ceil(min(self.rest, 36 / first if first > 0 else inf, 8.5 * sqrt(self.rest) + 1))
         if len(self.ratios) < terms:
@@ -181,7 +184,7 @@ def _beyond_stirling(n: float) -> float:
 
 
 def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: float) -> float:
-    """Return an end with a tail of at most `level`, by halving between one that is too near and one that is not."""
+    """Return an end with a tail of at most `level`, by bisection between `inner` (too near) and `outer` (not)."""
     for _ in range(100):
         middle = (inner + outer) / 2
         if tail(middle) <= level * (1 - 1e-9):  # more than the tail's own rounding
@@ -207,13 +210,14 @@ def _twice(x: Any) -> Any:
 
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
-    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none.
+    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 if no successes.
 
-    As `binomial_low` does, but for the law: counts are few, so it is the number of operations that takes time.
+    The algorithm is that of `binomial_low`, with the Beta law written out here: arrays are short, so the time goes into
+    the number of numpy operations.
     """
     some = successes > 0
     with np.errstate(all="ignore"):
-        a = np.maximum(successes, 1.0)  # of none it does not matter
+        a = np.maximum(successes, 1.0)  # where there are none, any value will do
         rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
         b = rest + 1
         scale = special.betaln(a, b)
@@ -239,17 +243,17 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
             cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
-            ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # 1 - it may be rounded
+            ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # callers round 1 - it
     return np.maximum(ends, 0.0)
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
-    """Return, for arrays, the smallest p with P(Bin(trials, p) <= successes) <= tail, rounded up; 1 of all."""
+    """Return, for arrays, the smallest p with P(Bin(trials, p) <= successes) <= tail, rounded up; 1 if all succeed."""
     return np.minimum(1.0, 1.0 - binomial_lows(trials - successes, trials, tail))
 
 
 def _normal_quantile(level: Any) -> Any:
-    """Return where the normal distribution function is `level`; of one number without scipy, to the same digits."""
+    """Return where the normal distribution function is `level`; for a single number without scipy, as accurately."""
     return NORMAL.inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
 
 
@@ -338,8 +342,8 @@ def _gap(p: float, budget: float) -> float:
         gap = room * (1 - exp(-(budget + entropy) / room))
         if gap >= room:
             return room
-    # One step of Newton's on a convex function ends above the root, wherever it begins: here at the first two terms of
-    # a series, which are nearly right where the budget is small.
+    # One Newton step on a convex function ends above the root, wherever it begins: here at the first two terms of a
+    # series, which are nearly exact if the budget is small.
     near = sqrt(2 * p * room * budget) + 2 / 3 * (1 - 2 * p) * budget
     if 0 < near < gap:
         gap = min(gap, near - (_divergence(p, near) - budget) * (p + near) * (room - near) / near)

@@ -1,4 +1,4 @@
-"""What a release tells about the rows, in nats and in the common currency: draws with two outcomes.
+"""What a release reveals about the rows, in nats and in the common currency: draws with two outcomes.
 
 Valid for any mixture of coins, sampling counting queries and noisy answers whose cost is stated in such draws.
 """
@@ -68,7 +68,7 @@ def session_nats(charge: float, *, n: int) -> float:
         in advance.
 
     Not covered
-        Anything that reaches the analyst beside the released outcomes.
+        Anything that reaches the analyst besides the released outcomes.
 
     >>> session_nats(2_000, n=1_000)
     1.0

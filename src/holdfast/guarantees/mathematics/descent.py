@@ -1,4 +1,4 @@
-"""How good the point is that descent returns: on the rows, and on the population.
+"""How good the point returned by descent is: on the rows, and on the population.
 
 Descent steps x_{t+1} = project(x_t - eta_t g_t) with noisy gradients g_t, and returns an average of x_1..x_T. D is the
 diameter of the domain, M a bound on |g_t|, s the spread of one coordinate's noise, H the strong convexity, R a bound on
@@ -112,9 +112,9 @@ def convex_excess(D: float, M: float, T: int, *, average: str = "uniform") -> fl
     """Return a bound on the excess on the rows: in expectation for M = Gh, up to `convex_tail` for M >= |g_t|.
 
     Statement
-        eta_t = D/sqrt(2 sum of |g_s|^2, s <= t), and w_t g_t for g_t if x_t counts w_t times: sqrt(2) D M |w|_2/|w|_1,
-        so sqrt(2) D M/sqrt(T) for the plain average. For the average of the last half, with plain steps, 1.52 in place
-        of sqrt(2).
+        eta_t = D/sqrt(2 sum of |g_s|^2, s <= t), with w_t g_t in place of g_t if x_t has weight w_t:
+        sqrt(2) D M |w|_2/|w|_1, so sqrt(2) D M/sqrt(T) for the plain average. For the average of the last half, with
+        plain steps, 1.52 in place of sqrt(2).
 
     Not covered
         Averages of x_2..x_{T+1}; steps without projection.
@@ -138,7 +138,7 @@ def strongly_convex_excess(M: float, H: float, T: int, *, average: str = "unifor
         sum is negative.
 
     Not covered
-        Steps without projection; an H that rows with missing values, whose loss is 0, do not have.
+        Steps without projection; an H that fails for rows with missing values, whose loss is 0.
 
     >>> strongly_convex_excess(1.0, 1.0, 1)
     1.0
@@ -307,11 +307,11 @@ def posterior_excess(expected: float, *, R: float, lipschitz: float, H: float, s
 
 @theorem("here (in expectation)", proof=PROOF)
 def expected_from_likely(likely: float, *, beta: float, most: float) -> float:
-    """Return a bound on the expected excess from one that holds but for probability beta.
+    """Return a bound on the expected excess from one that holds except with probability beta.
 
     Statement
-        The excess is at most `likely`, fixed before the session, but for probability beta, and at most `most` always:
-        E[excess] <= likely + beta * most.
+        The excess is at most `likely`, fixed before the session, except with probability beta, and always at most
+        `most`: E[excess] <= likely + beta * most.
 
     Not covered
         A `likely` that was computed from what was released; a `most` chosen after answers.
@@ -342,7 +342,7 @@ def distance_from_minimizer(excess: float, H: float) -> float:
 
 @dataclass(frozen=True)
 class FitSizes:
-    """What k optimization queries need: rows, iterations each, rows a coordinate, and coins in all."""
+    """What k optimization queries need: rows, iterations each, rows per coordinate, and coins in all."""
 
     n: int
     iterations: int

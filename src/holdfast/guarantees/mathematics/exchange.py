@@ -6,9 +6,9 @@ the rows, mu, is near its mean p in the population:
 
     (mu - p)^2 <= J (mu + p - 2 mu p),   J = 2 Ibar/n.
 
-If rows are independent but not identically distributed, J is a little larger, and p speaks of the average of the rows'
-laws; where J is large, and for groups, a term J/2 is added in the bracket. Constants that are free (om2, kap, L, L2,
-rho) are fixed in advance, from n, B, a and beta alone; s may be any number.
+If rows are independent but not identically distributed, J is a little larger, and p is the mean under the average of
+the rows' laws; where J is large, and for groups, a term J/2 is added in the bracket. The free constants (om2, kap, L,
+L2, rho) are fixed in advance, from n, B, a and beta alone; s may be any number.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ MOST_MASS = 0.2  # the theorem's a' is then at most 1/2
 MOST_KAP = 4.0
 APART = 1.5  # how much larger C is for rows that are not identical
 MOST_ALIKE = 0.125  # the largest J at which such rows have nearly the interval of identical ones
-NEAREST = {True: 1.0, False: (1 + sqrt(3)) / 2}  # identical or not: so many J from an end, nothing else is known
-HALF = 0.5  # of its own mass an outcome keeps under the extrapolated law; smaller for draws with little mass
+NEAREST = {True: 1.0, False: (1 + sqrt(3)) / 2}  # identical or not: this close to 0 or 1, in J, the interval reaches it
+HALF = 0.5  # part of its own mass that an outcome keeps under the extrapolated law; smaller for draws with little mass
 
 
 @theorem("here (Theorem K)", proof=PROOF)
@@ -96,11 +96,11 @@ def hi(x: float, J: float, *, identical: bool = True) -> float:
 
     Statement
         The larger root of (x-p)^2 = J (x + p - 2xp): x(1-J) + J/2 + sqrt(J^2 + 4J(2-J)x(1-x))/2 if x < 1 - J, else 1.
-        It grows with x. For rows that are not identical the same if J <= 1/8, with x at least J^2, and 1 where it is
+        It grows with x. For rows that are not identical: if J <= 1/8, the same with max(x, J^2) for x, and 1 if that is
         above 1 - J^2; if J > 1/8, J^2/2 is added on the right.
 
     Not covered
-        The posterior guarantee's chi: no chi put there gives this interval.
+        The posterior guarantee's chi: no value of chi gives this interval.
 
     >>> round(hi(0.0, 0.01), 9), hi(0.995, 0.01)
     (0.01, 1.0)
@@ -154,7 +154,7 @@ def _lower(x: float, J: float, r: float, identical: bool) -> float:
 
 
 def _root(x: float, J: float, r: float, identical: bool) -> float:
-    """Return the larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0: sums of what is positive."""
+    """Return the larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0, from sums of positive terms."""
     apart = 0.0 if identical else 2 * J * J * (1 - J + J * r)
     spread = sqrt(J * J * r * r + apart + 4 * J * (1 - J + r) * x * (1 - x))
     return ((1 - J) * x + (J * r + spread) / 2) / (1 - J + J * r)
@@ -162,7 +162,7 @@ def _root(x: float, J: float, r: float, identical: bool) -> float:
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
 def most_over(g: float, J: float, *, identical: bool = True) -> float:
-    """Return how many times a group's posterior share its share in the population can be, if the former is >= g.
+    """Return the largest ratio of a group's share in the population to its posterior share, if the latter is >= g.
 
     Statement
         hi(g)/g, which falls in g, as hi is concave. For rows that are not identical and J <= 1/8 `hi` jumps from 1-J^2
@@ -180,7 +180,7 @@ def most_over(g: float, J: float, *, identical: bool = True) -> float:
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
 def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> float:
-    """Return the largest mean of a group in the population: its posterior mean is <= mu, its posterior share >= g.
+    """Return the largest mean of a group in the population, if its posterior mean is <= mu and posterior share >= g.
 
     Statement
         k = J/g, r = `most_over(g)`. 1 if k >= 1 or mu is too near to 1 for `hi` with k; else the larger root t of
@@ -251,7 +251,7 @@ class Constants:
 
 
 def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0, identical: bool = True) -> Constants:
-    """Return good constants, each near its own best value; any others would be as true. Takes arrays.
+    """Return good constants, each near its own best value; any others would be as valid. Takes arrays.
 
     `stretch` moves om2 away from its best value to leading order, sqrt(4 L n/B), which is too large for few rows.
     """
@@ -279,8 +279,9 @@ def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any, *, identical: b
 
     Statement
         Noise of deviation sigma_j on a mean of values in [0, 1]; B = sum_j 1/(4 sigma_j^2), V = B/n.
-            Ibar = (L + om2 (V/4)(1 + log(1/(1-s))/(s n)))/(om2/(1+om2) - om2 V/(2 s n)), failing with e^-L.
-        For rows that are not identical, 2 log(1/(1-s)) stands for log(1/(1-s)), and V/(s n) for V/(2 s n).
+            Ibar = (L + om2 (V/4)(1 + log(1/(1-s))/(s n)))/(om2/(1+om2) - om2 V/(2 s n)),
+        with failure probability e^-L.
+        For rows that are not identical, 2 log(1/(1-s)) replaces log(1/(1-s)), and V/(s n) replaces V/(2 s n).
         True also for discrete Gaussian noise on a grid that holds the mean itself.
 
     Not covered

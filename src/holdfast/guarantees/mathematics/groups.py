@@ -1,9 +1,9 @@
 """Several groups in one pass of coins, and the difference of two of them.
 
-A draw has c outcomes: outside all groups, and zero or one in each of them. What a single group says is as if it had
-been asked alone (`group_means`). For the difference of two groups there is more: one joint region for the four counts
-(`joint_region`), and one step from posterior means to the population for the difference itself, since a sample that
-speaks too well of one group has spent what it could say of the other (`exchange_step`, `posterior_step`).
+A draw has c outcomes: outside all groups, and zero or one in each of them. Each single group has the same interval as
+if it had been asked about alone (`group_means`). For the difference of two groups there is more: one joint region for
+the four counts (`joint_region`), and one step from posterior means to the population for the difference itself, because
+a sample that is far off in one group cannot be as far off in the other (`exchange_step`, `posterior_step`).
 """
 
 from functools import lru_cache
@@ -29,8 +29,8 @@ PROOF = "groups.md"
 Interval = tuple[float, float]
 Counts = tuple[int, int]  # zeros and ones of a group
 Known = tuple[Interval, Interval, float]  # posterior mean, mean in the population, and the least posterior share
-CELLS = 64  # of the division between two groups of what a joint region allows
-AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5)  # how far the exponent is above where its excess is counted from
+CELLS = 64  # steps in which the exponent of a joint region is divided between two groups
+AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5)  # values of x - y that `joint_tail` tries
 
 
 @theorem("here (several groups in one pass)", proof=PROOF)
@@ -52,7 +52,7 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: Any, mass: float, 
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
     included = zeros + ones
     pi = clopper_pearsons(included, ell, level)
-    both, left = np.stack(pi, axis=1), 1 - np.reshape(outcomes, (-1, 1)) * mass  # of all groups, or of each one's pass
+    both, left = np.stack(pi, axis=1), 1 - np.reshape(outcomes, (-1, 1)) * mass  # for all groups, or for each
     shares = np.clip((both - 2 * mass) / left, 0.0, 1.0)
     known = pi[0] > 2 * mass
     least_pi = np.where(known, pi[0], 1.0)
@@ -88,7 +88,7 @@ def shares_within(counts: Any, ell: int, *, mass: float, level: float) -> tuple[
 def unions_within(
     counts: Any, sizes: Any, m: int, included: float, ell: int, *, outcomes: int, mass: float, level: float
 ) -> tuple[Any, Interval]:
-    """Return the same for unions of categories: `counts` and `sizes` of each, of a group with m and all `included`.
+    """Return the same for unions of categories (their `counts` and `sizes`) of a group: m categories, `included` draws.
 
     Statement
         A union of s categories has the share (theta pi - s a)/(pi - m a) within its group, which grows with theta, and
@@ -140,7 +140,7 @@ def joint_tail(x: float) -> float:
 
 @lru_cache(maxsize=4096)
 def joint_exponent(beta: float) -> float:
-    """Return an x with `joint_tail(x)` at most beta, by halving: the tail falls with x."""
+    """Return an x with `joint_tail(x)` at most beta, by bisection: the tail falls with x."""
     low, high = 0.0, 1_000.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -153,8 +153,8 @@ def joint_region(first: Counts, second: Counts, ell: int, *, outcomes: int, mass
     """Return what two groups of one release say together: their means, the difference of these, and their shares.
 
     Statement
-        All of it holds for the posterior means at once, but with probability 2 `joint_tail(x)`. The exponent x may be
-        divided in any way between the two groups' p-values: the largest difference over all divisions is bounded by
+        All of it holds for the posterior means at once, except with probability 2 `joint_tail(x)`. The exponent x may
+        be divided in any way between the two groups' p-values: the largest difference over all divisions is bounded by
         steps of x/64, each end taken where it is further out. The groups' shares are within a divergence of x/ell.
 
     Not covered
@@ -181,12 +181,12 @@ class Group:
 
     @classmethod
     def of(cls, counts: Counts, ell: int, mass: float, x: float, outcomes: int) -> "Group":
-        """Return a group with so many zeros and ones among ell draws."""
+        """Return a group with these counts of zeros and ones among ell draws."""
         share = sum(counts) / ell
         return cls(counts, (kl_lower(share, x / ell), kl_upper(share, x / ell)), mass, x, outcomes)
 
     def highs(self, exponents: Any) -> Any:
-        """Return how large the posterior mean can be, if its p-value takes so much of the exponent."""
+        """Return how large the posterior mean can be, if its p-value takes this much of the exponent."""
         return self._mean(binomial_highs(self._ones, self._ones + self._zeros, np.exp(-exponents)), up=True)
 
     def lows(self, exponents: Any) -> Any:
@@ -217,7 +217,7 @@ def exchange_step(both: tuple[Known, Known], J: float, *, identical: bool = True
         is at least g > J; k = J/g, r = most_over(g). For groups that share no row
             step^2 = sum over both of k max(mu + t - 2 mu t + (r-1) t(1-t)),
         for rows that are not identical plus J^2 R^2/2, where R is the range of (q - t)/g over both groups, with the
-        second one's sign turned.
+        sign reversed in the second.
 
     Not covered
         g <= J.
@@ -239,7 +239,7 @@ def exchange_step(both: tuple[Known, Known], J: float, *, identical: bool = True
 
 
 def _range(both: tuple[Known, Known]) -> float:
-    """Return the range of (q - t)/g over both groups, with the second one's sign turned."""
+    """Return the range of (q - t)/g over both groups, with the sign reversed in the second."""
     (_, (a_low, a_high), a), (_, (b_low, b_high), b) = both
     return max((1 - a_low) / a, b_high / b) + max(a_high / a, (1 - b_low) / b)
 
@@ -283,7 +283,7 @@ def posterior_step(both: tuple[Known, Known], widening: float, *, identical: boo
 
 
 def tail_of(level: float, *, intervals: int) -> float:
-    """Return what each of the two tails of a joint statement may fail with, in place of so many intervals at `level`.
+    """Return the failure probability of each tail of a joint statement that replaces this many intervals at `level`.
 
     An interval at level beta/(e k) stands for beta/k of the failure probability (`posterior_means.level`).
     """

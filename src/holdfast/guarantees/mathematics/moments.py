@@ -1,11 +1,12 @@
 """Variances, covariances, their quotients, differences of paired values; and means of numbers with few large values.
 
-A moment is worked out of the means of a few quadratic functions of one row, asked one after the other: about means that
-were seen before, and for a quotient about a quotient that was seen before, so that little is left to be in doubt.
+A moment is computed from the means of a few quadratic functions of one row, asked one after the other. Later functions
+are centered at the means (for a quotient, also at the quotient) that earlier answers gave, so that little uncertainty
+is left.
 
-The range of a number is cut into slices, each asked by coins of its own: a value is the sum of its slices. Where values
-are rarely large, most slices are near 0 or 1 and their coins say so exactly; and the second moment of the value, which
-the slices bound as well, narrows the step to the population.
+The range of a number is cut into slices, each asked about by coins of its own: a value is the sum of its slices. If
+values are rarely large, most slices are near 0 or 1 and their coins have narrow intervals; and the second moment of the
+value, which the slices also bound, narrows the step to the population.
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,10 @@ from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "moments.md"
 Interval = tuple[float, float]
-CELLS = 48  # of the exponent, for its division between the coins
-AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.8)  # how far the exponent is above where its excess is counted from
+CELLS = 48  # steps in which the exponent is divided between the coins
+AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.8)  # values of x - y that `sum_tail` tries
 SLOPES = np.geomspace(1e-6, 1.0, 33)  # prices of the exponent that are tried, relative to the largest sum
-BETWEEN = np.linspace(-1.0, 1.0, 33)  # and then, as logarithms, between the neighbors of the best one
+BETWEEN = np.linspace(-1.0, 1.0, 33)  # then, on a log scale, prices between the neighbors of the best one
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,8 @@ def exchange_spread(J: float, second: float, most: float, reach: float, *, ident
 
     Statement
         phi has range `reach`, its square (about any number) is at most `most` for every row, and `second` on average
-        under the posterior. Then step^2 (1-J) = J (second + most hi(second/most)), plus J^2 reach^2/2 in the bracket's
-        place for rows that are not identical.
+        under the posterior. Then step^2 (1-J) = J (second + most hi(second/most)), plus J^2 reach^2/2 for rows that are
+        not identical.
 
     Not covered
         J >= 1.
@@ -153,7 +154,7 @@ def exchange_spread(J: float, second: float, most: float, reach: float, *, ident
     """
     if not J < 1:
         return inf
-    second = max(0.0, second)  # of cells that no row can have: it is rare that counts say so
+    second = max(0.0, second)  # negative only if counts contradict each other, which is rare
     other = most * exchange.hi(min(1.0, second / most), J, identical=identical) if most > 0 else 0.0
     apart = 0.0 if identical else J * reach * reach / 2
     return sqrt(J * (second + other + apart) / (1 - J)) * SAFE
@@ -164,7 +165,7 @@ def exchange_spread(J: float, second: float, most: float, reach: float, *, ident
 
 @theorem("here (slices)", proof=PROOF)
 def sum_tail(x: float, coins: int) -> float:
-    """Return a bound on the probability that the exponents of so many coins, at the posterior mean, add up to over x.
+    """Return a bound on the probability that the exponents of this many coins, at the posterior mean, sum to over x.
 
     Statement
         An exponent is -log of an exact one-sided p-value, convex in the coin's bias; given the rows the coins are
@@ -184,7 +185,7 @@ def sum_tail(x: float, coins: int) -> float:
 
 @lru_cache(maxsize=4096)
 def sum_exponent(beta: float, coins: int) -> float:
-    """Return an x with `sum_tail(x, coins)` at most beta, by halving: the tail falls with x."""
+    """Return an x with `sum_tail(x, coins)` at most beta, by bisection: the tail falls with x."""
     low, high = 0.0, 1_000.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -75,8 +75,8 @@ def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
 
     Statement
         `least` is the lower end of the included share pi at `level`. With `level` least (ell+1)/(included+1), which is
-        nearly `level` but for small groups, that pi is at least `least` and the interval does not contain the ratio of
-        the posterior means, of ones and of included, happens no more often than a miss of an interval at `level`.
+        nearly `level` except for small groups, the event that pi is at least `least` but the interval does not contain
+        the ratio of the posterior means, of ones and of included, is no likelier than a miss of an interval at `level`.
 
     Not covered
         least = 0.

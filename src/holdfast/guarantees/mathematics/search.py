@@ -52,13 +52,13 @@ def largest(meets: Callable[[int], float], *, low: int, high: int) -> int | None
 
 
 def _crossing(meets: Callable[[int], float], low: int, high: int) -> tuple[int, int | None]:
-    """Return the last number found on the side of `low` and the first on the other; None if `high` is not there.
+    """Return the last number found on the side of `low` and the first on the other; None if `high` is not on that side.
 
-    Regula falsi on log(x), because every margin here is close to a power of x; halving where that stalls.
+    Regula falsi on log(x), because every margin here is close to a power of x; bisection where that stalls.
     """
     x = y = low
     fx = fy = meets(low)
-    while (fy > 0) == (fx > 0):  # stride out; tenfold steps
+    while (fy > 0) == (fx > 0):  # go up in tenfold steps
         x, fx = y, fy
         if y >= high:
             return high, None
@@ -79,14 +79,14 @@ def _crossing(meets: Callable[[int], float], low: int, high: int) -> tuple[int, 
 
 
 def fewest(meets: Callable[[int], bool], *, low: int, high: int) -> int:
-    """Return the smallest whole number from `low` on that meets the goal, as `high` and all after the first one do."""
+    """Return the first whole number from `low` on that meets the goal; all later ones, `high` too, must meet it."""
     return low + bisect_left(range(low, high), True, key=meets)
 
 
-FULL_SCAN_SLACK = 1.25  # Laplace answers read so many rows that they are at most a quarter wider than a full scan
+FULL_SCAN_SLACK = 1.25  # Laplace answers read enough rows to be at most a quarter wider than a full scan
 
 
 def sampled_rows(margin: Callable[[int], float], n: int) -> int:
-    """Return the fewest rows an answer whose margin is within FULL_SCAN_SLACK of the full scan's."""
+    """Return the fewest rows per answer with a margin within a factor FULL_SCAN_SLACK of the full scan's."""
     full = FULL_SCAN_SLACK * margin(n)
     return fewest(lambda ell: margin(ell) <= full, low=1, high=n)

@@ -36,8 +36,8 @@ def group_mean(theta: float, pi: float, *, mass: float) -> float:
     """Return the mean of a group from the law of a draw two of whose outcomes are the group's 0 and 1.
 
     Statement
-        pi = P_0 + P_1 = (1-ca) g + 2a, theta = P_1/pi. Then mu = theta + a (2 theta - 1)/(pi - 2a): increasing in
-        theta, and in pi moving away from 1/2 as pi falls.
+        pi = P_0 + P_1 = (1-ca) g + 2a, theta = P_1/pi. Then mu = theta + a (2 theta - 1)/(pi - 2a), which increases
+        with theta, and moves away from 1/2 as pi falls.
 
     Not covered
         pi <= 2a: an empty group.
@@ -68,8 +68,8 @@ def ratio_range(part: Interval, rest: Interval, others: Interval = (0.0, 1.0)) -
 
     Statement
         The shares p, q, r of a division into three are at least 0 and sum to 1. If each lies in its interval, then
-        p/(p + q) lies in the range returned here, and no smaller interval contains all values it can have. Where p + q
-        can be 0 the ratio has no value there, and the range is [0, 1]; so it is where no shares fit.
+        p/(p + q) lies in the range returned here, and no smaller interval contains all values it can have. If p + q can
+        be 0, where the ratio is undefined, or if no shares fit the intervals, the range is [0, 1].
 
     Not covered
         Intervals that do not hold at once; shares that are estimated and not known up to intervals.
@@ -90,7 +90,7 @@ def ratio_range(part: Interval, rest: Interval, others: Interval = (0.0, 1.0)) -
     fewest, all_of_them = max(part[0] + rest[0], least), min(part[1] + rest[1], most)
     below, above = smallest + max(against, 0.0), max(largest, 0.0) + beside
     if fewest <= 0 or fewest > all_of_them + SLACK or min(below, above) <= 0:
-        return 0.0, 1.0  # p + q = 0 is possible, or no shares fit at all: then nothing is known
+        return 0.0, 1.0  # p + q = 0 is possible, or no shares fit: nothing is known
     return max(0.0, (smallest - SLACK) / below), min(1.0, (max(largest, 0.0) + SLACK) / above)
 
 
@@ -120,9 +120,12 @@ def area_under(positives: Sequence[Interval], negatives: Sequence[Interval], *, 
 
 
 def _staircase(least: Sequence[float], most: Sequence[float], *, tied: bool) -> float:
-    """Return how often one of the first kind is in a higher step than one of the second, at least; ties half."""
+    """Return a bound on how often one of the first kind is in a higher step than one of the second, from below.
+
+    If scores within a step are `tied`, pairs in the same step count half.
+    """
     ones, others = [1.0, *least, 0.0], [1.0, *most, 0.0]
-    for place in range(len(ones) - 2, 0, -1):  # shares fall: those further up are no larger
+    for place in range(len(ones) - 2, 0, -1):  # shares fall: later ones are no larger
         ones[place] = max(ones[place], ones[place + 1])
     for place in range(1, len(others)):
         others[place] = min(others[place], others[place - 1])

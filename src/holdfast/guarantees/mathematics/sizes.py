@@ -49,7 +49,7 @@ def a1(alpha: float, beta: float, k: int, *, replacement: bool = False, epsilon0
 
 
 def _rows(ell: int, least: float, eps0: float, replacement: bool = False) -> int:
-    """Return the rows from which eps0 on all of them is worth at least `least` on ell drawn ones."""
+    """Return the fewest rows n for which eps0 on all n rows allows at least `least` on ell drawn rows."""
     if replacement:
         return ceil(expm1(least) / expm1(eps0 / ell))
     return max(ell, ceil(ell * expm1(least) / expm1(eps0)))
@@ -159,10 +159,10 @@ def least_evaluations(alpha: float, beta: float, k: int, *, universe: int) -> fl
 
 @dataclass(frozen=True)
 class Private:
-    """What a session planned by the paper is private by, and what its fits may rely on.
+    """How private a session planned by the paper is, and what its fits may rely on.
 
     gap     the most by which T-chosen functions with values in [0, 1] differ between rows and population
-    level   what one fit may fail by on the rows, so that all statements together fail by at most beta
+    level   failure probability of one fit on the rows, for which all statements together fail with at most beta
     """
 
     epsilon: float
@@ -176,9 +176,9 @@ def private_answers(alpha: float, beta: float, *, k: int, n: int) -> Private:
     """Return what fits may rely on in a session of k noisy answers planned by `a1`.
 
     Statement
-        The session is (alpha/64, alpha beta/32)-DP. Its answers fail by at most 0.45 beta; any k T-chosen functions
-        differ by at most gap = max(alpha/2, 16 sqrt(log(4k/beta)/n)) but for beta/2; the rest, beta/(20k) each, is left
-        for what happens on the rows.
+        The session is (alpha/64, alpha beta/32)-DP. Its answers fail with probability at most 0.45 beta; any k T-chosen
+        functions differ by at most gap = max(alpha/2, 16 sqrt(log(4k/beta)/n)) except with probability beta/2; the
+        rest, beta/(20k) each, is left for what happens on the rows.
 
     Not covered
         More than k statements.
@@ -195,8 +195,8 @@ def private_coins(alpha: float, beta: float, *, k: int, n: int) -> Private:
 
     Statement
         The session is (alpha/128, alpha beta/64)-DP, and n >= 4096 log(4 k ell/beta)/alpha^2: T-chosen functions differ
-        by at most alpha/4 but for beta/2. The averages share the other half, beta/(2k) each; a fit takes the share of
-        one of them.
+        by at most alpha/4 except with probability beta/2. The averages share the other half, beta/(2k) each; a fit
+        takes the share of one of them.
 
     Not covered
         More than k statements.
@@ -324,7 +324,7 @@ def split(alpha: float, beta: float, k: int) -> Size:
     """Return the rows with which k queries, each on rows of its own, are accurate.
 
     Statement
-        log(2k/beta)/(2 alpha^2) fresh rows a query.
+        log(2k/beta)/(2 alpha^2) fresh rows per query.
 
     Not covered
         Using a row twice.

@@ -1,6 +1,6 @@
 """The functions of `scipy.special`, which is imported when one of them is first used.
 
-It takes as long to import as all else that a short command needs, and many commands never use it.
+Importing it takes as long as everything else that a short command needs, and many commands never use it.
 """
 
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def at_hand() -> bool:
-    """Whether `scipy.special` is imported, by anybody: then it costs nothing to use it."""
+    """Whether `scipy.special` has already been imported, so that using it costs nothing."""
     return "scipy.special" in sys.modules
 
 
