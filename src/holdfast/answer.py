@@ -60,8 +60,8 @@ class Estimate:
         if bounds == (0.0, 1.0):
             first, last = interval
         else:
-            # Four roundings, each by at most ROUNDING times the size of what is rounded: high - low and its multiple, at
-            # most twice the larger bound each, then the sum and the end itself, at most once each. Six in all.
+            # Four roundings, each by at most ROUNDING times the size of what is rounded: high - low and its multiple,
+            # at most twice the larger bound each, then the sum and the end itself, at most once each. Six in all.
             slack = 6.01 * ROUNDING * max(abs(low), abs(high))
             first, last = (low + (high - low) * x for x in interval)
             first, last = max(low, first - slack), min(high, last + slack)
