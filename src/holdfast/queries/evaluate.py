@@ -207,7 +207,7 @@ def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
 
 
 def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
-    """Return how many steps Polars takes. An argument that an operation mentions repeatedly is evaluated once, before.
+    """Return how many steps Polars takes. An argument that is mentioned repeatedly is evaluated only once.
 
     Parameters
     ----------

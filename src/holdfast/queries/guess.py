@@ -117,7 +117,7 @@ class Guess(Folded):
         columns, texts = [each.name for each in schema], [each.identity for each in self.functions]
         if isinstance(self.measure, Share):
             return functions_nats(texts, (), columns)
-        # log(2): missing values count as the lowest if the session declares columns complete, else are left out.
+        # log(2) encodes whether missing values count as the lowest (columns are declared complete) or are left out.
         return log(2) + functions_nats(texts, self.measure.bounds, columns)
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:

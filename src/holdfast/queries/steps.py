@@ -98,7 +98,7 @@ class StepWriter:
     """Collects the steps of one expression over the given columns."""
 
     def __init__(self, columns: Iterable[str]) -> None:
-        self._stem = max(columns, key=len, default="")  # names that extend the longest one are unused
+        self._stem = max(columns, key=len, default="")  # names that extend the longest column name are new
         self._numbers: dict[str, int] = {}  # the step in which each new column is evaluated
         self._steps: list[list[AddedColumn]] = []
 

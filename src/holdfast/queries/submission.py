@@ -40,7 +40,7 @@ class Rule:
     gain: Callable[["Metric", pl.DataFrame, pl.Series], Gains]
     bounded: bool = False  # whether a range of labels or scores must be declared
     probability: bool = False  # whether predictions are probabilities
-    differs: Callable[[pl.DataFrame, pl.DataFrame], NDArray[np.bool_]] | None = None  # for gains that are 0 or 1
+    differs: Callable[[pl.DataFrame, pl.DataFrame], NDArray[np.bool_]] | None = None  # if gains are 0 or 1
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Every:
         return f"share of units ({unit}) with all rows such that {value}"
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
-        """Return whether as many rows meet it as count."""
+        """Return whether all rows that count meet it."""
         return total >= counted
 
 

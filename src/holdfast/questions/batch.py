@@ -65,7 +65,7 @@ def together_of(questions: Sequence[Question], is_answered: Callable[[Question],
 
 
 def _refuse_looks(questions: Sequence[Question]) -> None:
-    """Refuse questions that look again: whether they do depends on what they see, so their cost is not known before."""
+    """Refuse questions that look again: how often depends on what they see, so their cost is not known beforehand."""
     for place, one in enumerate(questions, start=1):
         if one.after is not None:
             raise InvalidArgument(

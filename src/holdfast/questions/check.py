@@ -208,7 +208,7 @@ def check(
         kind=CHECK.name,
         text=guessed.text,
         identity=identity,
-        usual=identity,  # reading all rows stays usual; with fewer rows, the default margin is another
+        usual=identity,  # reading all rows stays usual; with fewer rows, the default margin differs
         cost=cost,
         rows_read=draws,
         work=RELEASE_WORK + draws * guessed.work,

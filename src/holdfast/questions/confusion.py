@@ -141,7 +141,7 @@ def confusion(
     positive_label: Annotated[str, About(ShortText("true"), "The label that counts as positive.")] = "true",
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
-    """Return precision, recall and F1 of `predictions` for the rows of a board, by those that answer.
+    """Return precision, recall and F1 of `predictions`, from the rows of a board that answer questions.
 
     Parameters
     ----------

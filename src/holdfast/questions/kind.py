@@ -85,8 +85,8 @@ class Kind(Generic[P, A]):
             self.check_options(args, options)
             raise
         if options.get(ROWS) is not None and question.usual is None and context.reads_fewer and question.finish is None:
-            # An earlier answer from the usual number of rows will do, if it was no fewer. Not for a check, which reads
-            # all rows, or other rows.
+            # An earlier answer from the usual number of rows will do if it read no fewer rows. Not for a check, which
+            # reads all rows, or other rows.
             usual = self.build(context, *args, **(options | {ROWS: None}))  # type: ignore[arg-type]
             question = replace(question, usual=usual.identity)
         unit = context.schema.unit

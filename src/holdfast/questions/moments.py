@@ -275,8 +275,8 @@ def moment(
         times, covered = unit(*asked.spans), context.guarantee.covers_slices
         if range_follows and not times * STEEPEST < inf:
             raise InvalidArgument(
-                "other_within must not be so much wider than within: the steepest slope would be no number. Declare"
-                " ranges of sizes that can be compared.",
+                "other_within must not be so much wider than within: the steepest slope would overflow. Declare ranges"
+                " of comparable size.",
                 name="other_within",
             )
 

@@ -59,7 +59,9 @@ def write_answers(count: int) -> str:
 
 
 def _in_words(widths: Widths) -> str:
-    """Say how wide a group will be, by its share of the rows; shares from 1 are of the rows that have a value.
+    """Say how wide a group will be, by its share of the rows.
+
+    If the first share is 1, the group is the rows in which a value is not missing.
 
     >>> _in_words(((0.01, 0.4), (0.2, 0.05)))
     'a group is wider the smaller it is (±0.4 for 1%, ±0.05 for 20% of the rows)'

@@ -49,7 +49,7 @@ class Registration(AnyAnswer):
         return cls(tuple(result["questions"]), tuple(result["keys"]), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
-        """None: nothing is known yet."""
+        """No intervals: nothing is known yet."""
         return []
 
     def details(self) -> list[tuple[str, str]]:

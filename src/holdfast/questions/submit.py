@@ -192,7 +192,7 @@ def submit(
             return {"cell": 1}  # a dry run: the predictions were checked, and fit only the rows of the board
         released = drawing.release(submission, terms.rows)
         assert isinstance(released, GridCell)
-        # In memory only: whether any of it may be told is decided when it is committed.
+        # In memory only: whether any of it may be told is decided in the commit.
         best = context.beside.best(digest, values) if ladder.compares else None
         if best is None:
             return {"cell": released.cell}
