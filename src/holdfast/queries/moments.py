@@ -72,7 +72,7 @@ class Quadratic(Composed):
         return None if None in parts else encode_facts({"kind": "form", "form": repr(self.form), "of": parts})
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return the form of every row, rescaled to [0, 1]; a row that lacks a value has NaN, or the form 0 if `everywhere`."""
+        """Return the form of every row, rescaled to [0, 1]; without a value NaN, or 0 rescaled if `everywhere`."""
         rest = iter(row_values)
         first, *others = (
             np.subtract(one.combined(list(islice(rest, len(one.functions)))), center, dtype=np.float64)
