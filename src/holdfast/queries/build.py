@@ -1,4 +1,4 @@
-"""From what the caller asks to a checked query. Everything is decided from the schema; no row is read."""
+"""Build a checked query from what the caller asks. Every decision is made from the schema; no row is read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -42,7 +42,7 @@ def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = No
     query
         SQL text, a Polars expression, or a function that takes a frame of rows and returns one value for each.
     schema
-        What columns there are.
+        The columns of the data.
     columns
         The columns that are passed to a function; all of them if None.
     """
@@ -63,15 +63,15 @@ def build_mean(
 ) -> Share | Mean:
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
 
-    A boolean query needs no bounds: they are (0, 1), and saying so is allowed. Other bounds would clip or stretch
-    yes and no, which nobody means, so they are refused.
+    The bounds of a boolean query are (0, 1); `within` may be left out or say just that. Other bounds are refused,
+    because nobody means to clip or stretch yes and no.
 
     Parameters
     ----------
     query
         What to average: text, a Polars expression or a function.
     schema
-        What columns there are.
+        The columns of the data.
     within
         The declared range of a number; values outside it are clipped.
     where
@@ -110,14 +110,14 @@ def _mean(
 
 
 def range_within(value: RowFunction, within: tuple[float, float] | None) -> tuple[float, float]:
-    """Return the range of a number: the one given, or the one that follows from what is declared.
+    """Return the range of a number: the one given, or else the one that follows from declared bounds.
 
     Parameters
     ----------
     value
-        A number of one row.
+        The number, a function of one row.
     within
-        What the caller gave, or None.
+        The range that the caller gave, or None.
     """
     if within is not None:
         return check.interval("within", within)
@@ -130,14 +130,14 @@ def range_within(value: RowFunction, within: tuple[float, float] | None) -> tupl
 
 
 def undeclared(value: RowFunction) -> str:
-    """Say why a number needs a range, and how to declare that of its columns."""
+    """Explain why a number needs a range, and how to declare bounds for the columns it reads."""
     names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
     why = "It is declared, never read from the data; values outside are clipped."
     return f"{why} {declare_once(names)}" if names else why
 
 
 def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
-    """Say in Python how to declare bounds or categories once; other surfaces put their own words in place of these."""
+    """Explain in Python syntax how to declare bounds or categories once; other interfaces substitute their own."""
     example = {"bounds": "(low, high)", "categories": "[...]"}[what]
     pairs = ", ".join(f"{name!r}: {example}" for name in columns)
     return f"To declare it once, open the data with {what}={{{pairs}}}."
@@ -158,7 +158,7 @@ def build_at_most(
     query
         A number per row: text, a Polars expression or a function.
     threshold
-        What values are compared with.
+        The number that values are compared with.
     schema, where, columns
         As in `build_mean`.
     """
@@ -187,7 +187,7 @@ def build_histogram(
     categories
         The values to count, in order.
     bins
-        Increasing edges; each bin holds its left edge and not its right one.
+        Increasing edges; each bin includes its left edge but not its right one.
     schema, where, columns
         As in `build_mean`.
     """
@@ -216,20 +216,20 @@ def _made(kind: Callable[..., Q], *facts: Any) -> Q:
     return kind(*facts)
 
 
-# Whoever asks the same text again gets the same query, with all that was worked out for it. Listed values are of the
-# type of the expression beside them, so that 1, 1.0 and True are never mixed up.
+# Asking the same text again returns the same query object, with its cached properties already computed. Listed values
+# have the type of the expression they are compared with, so the cache never confuses 1, 1.0 and True.
 _kept = lru_cache(maxsize=1024)(_made)
 
 
 def _kept_by(*functions: Function) -> Callable[..., Any]:
-    """Return what makes a query of these functions; one with a function from outside is made anew each time."""
+    """Return the factory for a query of these functions: cached, unless one of them is a Python function."""
     return _made if any(function.identity is None for function in functions) else _kept
 
 
 def build_total(
     query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
 ) -> Total:
-    """Return what a number adds to a sum over all rows; its bounds are stretched to 0, which is what others add.
+    """Return what each row adds to a sum. Bounds are widened to include 0, which rows that do not count add.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
     measure
         The mean of a number.
     slices
-        Where to cut, inside its range, increasing.
+        Increasing cut points inside its range.
     """
     if not isinstance(measure, Mean):
         raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
@@ -269,7 +269,7 @@ def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
 
 
 def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
-    """Return the declared categories of a column asked about as it is, or the values that an expression names."""
+    """Return the declared categories of a bare column, or the values that an expression's text lists."""
     if value.type is Type.BOOL:
         return (True, False)
     if isinstance(value, Expression) and value.values is not None:
@@ -298,8 +298,8 @@ def build_groups(
     by
         One expression, or a list of several.
     groups
-        The values of one expression; of several, a list of tuples, or a list of values for each, of which all
-        combinations are meant. None: the declared categories, of all combinations.
+        For one expression, its values. For several, a list of tuples, or a list of values for each expression, which
+        means all combinations. None: all combinations of the declared categories.
     """
     inner = build_mean(query, schema, within=within, where=where)
     listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
@@ -326,7 +326,7 @@ def build_difference(
     query, schema, within, where
         As in `build_mean`.
     group, other
-        Conditions; None: all rows that are not in the first group.
+        Conditions. If `other` is None, it is all rows that are not in the first group.
     """
     inner = build_mean(query, schema, within=within, where=where)
     first, second = (condition(one, schema, name=name) for name, one in (("group", group), ("other", other)))
@@ -338,7 +338,7 @@ def build_difference(
 def condition(
     where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
 ) -> RowFunction | None:
-    """Return the group that a condition names, as a checked function of one row; None if it is left out."""
+    """Return a condition as a checked boolean function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)
@@ -369,9 +369,9 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def categories_of(categories: Any, type_: Type, name: str = "categories") -> tuple[Any, ...]:
-    """Return a list of categories as distinct values of a type, or refuse it under its `name`."""
+    """Return a list of categories as distinct values of a type, or refuse it, calling it `name`."""
     listed = _listed(name, categories)
-    if type_ is not Type.STRING or not all(type(one) is str for one in listed):  # as most are
+    if type_ is not Type.STRING or not all(type(one) is str for one in listed):  # most lists are plain texts
         listed = [_category(f"{name}[{place}]", value, type_) for place, value in enumerate(listed)]
     return _distinct(name, listed)
 
@@ -422,7 +422,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
 
 
 def _category(place: str, value: Any, type_: Type) -> Any:
-    """Return a category as a value of the expression's type; `place` is how it is called in a refusal."""
+    """Return a category as a value of the expression's type; `place` names it in a refusal."""
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy scalars
     match type_:

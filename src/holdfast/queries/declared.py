@@ -1,20 +1,19 @@
-"""What is declared about columns, once, instead of with every question: bounds, categories, labels.
+"""Bounds, categories and labels, declared once for a column instead of with every question.
 
-Arguments of `Session`, or a TOML file beside the data, `flights.toml` for `flights.parquet`:
+They are given as arguments of `Session`, or in a TOML file beside the data, `flights.toml` for `flights.parquet`:
 
     [bounds]
-    dep_delay = [-60, 600]                       # what `within` is, where it is left out
+    dep_delay = [-60, 600]                       # used where `within` is left out
 
     [categories]
-    carrier = ["UA", "AA", "DL"]                 # what is counted or grouped by, where no list is given
-    origin = "published"                         # all texts that the column has: the admin shows them to everybody
+    carrier = ["UA", "AA", "DL"]                 # used for counts and groups where no list is given
+    origin = "published"                         # all texts in the column, which the admin makes public
 
     [labels]
     dep_delay = "departure delay in minutes"
 
-Declarations are public, and but for the texts that are published nothing here looks at a row: whoever declares says
-what is known without the data. They may be changed at any time, since the range and the categories of a question are
-part of the question.
+Declarations are public. Except for published texts, they never come from rows: they state what is known without the
+data. They may be changed at any time, because the range and the categories of a question are part of the question.
 """
 
 import tomllib
@@ -73,12 +72,12 @@ class Declarations:
         Parameters
         ----------
         schema
-            That of the data, with what was declared before.
+            The schema of the data, with earlier declarations.
         texts
-            Returns all texts of a column, which are published.
+            Returns all texts of a column, to publish them.
         """
         if not (self.bounds or self.categories or self.labels):
-            return schema  # itself: texts are parsed once for all sessions on it
+            return schema  # the same object: parsed texts are cached by the schema's identity
         columns = {column.name: column for column in schema}
         for name, pair in self.bounds.items():
             column = _declared(columns, schema, name)
@@ -114,7 +113,7 @@ class Declarations:
 
 
 def _declared(columns: Mapping[str, Column], schema: Schema, name: str) -> Column:
-    return columns[schema[name].name]  # an unknown one is refused, with a suggestion
+    return columns[schema[name].name]  # schema[name] refuses an unknown name, with a suggestion
 
 
 def beside(location: Path | None) -> Declarations:

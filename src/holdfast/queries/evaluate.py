@@ -1,13 +1,13 @@
-"""From a checked tree to values, one per drawn row. Total: no content of the rows raises, warns or shows.
+"""Evaluate a checked tree, one value per drawn row. Total: whatever the rows hold, nothing raises, warns or leaks.
 
-Three things make it so. `silence` is around every evaluation (in `Session` and in the verbs of row sources).
-`normalized` brings columns as row sources store them to the one storage type of their `Type`. And an `Expression` that
-fails all the same is evaluated in pieces, so that only the rows it fails on are NULL.
+Three things ensure this. `silence` wraps every evaluation (in `Session` and in the methods of row sources).
+`normalized` converts columns, however row sources store them, to the one storage type of their `Type`. And an
+`Expression` that still fails is evaluated in pieces, so that only the rows it fails on are NULL.
 
-A tree becomes Polars expressions (`compiled`, in `steps`), or, if it is made of comparisons, AND, OR and NOT alone, a
-function of columns (`on_columns`): most questions are of this form, and for them Polars takes longer to prepare an
-expression than to evaluate it. What such an operation builds from expressions, it computes from series, and from numpy
-arrays where a column is numbers or booleans without a missing one.
+A tree becomes Polars expressions (`compiled`, in `steps`) or, if it consists only of comparisons, AND, OR and NOT, a
+function of columns (`on_columns`). Most questions have this second form, and for them Polars takes longer to prepare an
+expression than to evaluate it. The operators that would build an expression then compute directly on series, or on
+numpy arrays where a column holds numbers or booleans and none is missing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from holdfast.schema import Column, Type
 Piece = TypeVar("Piece")
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
 
-TEXT_STEP = 10  # what a step on text counts, in steps on numbers
+TEXT_STEP = 10  # a step on text counts as this many steps on numbers
 _LARGEST = 2**63 - 1
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
@@ -44,23 +44,26 @@ class RowFunction(Function, Protocol):
 
     @property
     def reads(self) -> dict[str, Column]:
-        """The columns it reads, with what is known of them."""
+        """The columns it reads, by name."""
         ...
 
     @property
     def text(self) -> str:
-        """How it reads, for people."""
+        """Human-readable text."""
         ...
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The range of its numbers that follows from what is declared; None if none does."""
+        """The range of its numbers that follows from declared bounds; None if none does."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """A checked expression, evaluated by Polars or directly on columns. A text has one: it is compared by identity."""
+    """A checked expression, evaluated by Polars or directly on columns.
+
+    Expressions are compared by identity: they are cached, so equal texts share one.
+    """
 
     type: Type
     nullable: bool
@@ -70,8 +73,8 @@ class Expression:
     compiled: Steps | OnColumns
     work: int = 1
     range: tuple[float, float] | None = None
-    values: tuple[Any, ...] | None = None  # all it can have, but for NULL, where its text says which
-    columns: tuple[str, ...] = field(init=False)  # those it reads, in order of first mention
+    values: tuple[Any, ...] | None = None  # all possible values except NULL, if its text lists them
+    columns: tuple[str, ...] = field(init=False)  # the ones it reads, in order of first mention
     direct: Direct | None = field(init=False)  # how to evaluate without a frame, where that is possible
 
     def __post_init__(self) -> None:
@@ -85,7 +88,7 @@ class Expression:
         return pieces[0] if len(pieces) == 1 else pl.concat(pieces)
 
     def on_normalized(self, rows: pl.DataFrame) -> pl.Series:
-        """Return one value per normalized row, without that net."""
+        """Return one value per normalized row, without catching failures."""
         return repeated(self.compiled(rows), rows.height)
 
     def _none(self, count: int) -> pl.Series:
@@ -98,16 +101,16 @@ def in_pieces(
     failures: tuple[type[BaseException], ...],
     missing: Callable[[int], Piece],
 ) -> list[Piece]:
-    """Evaluate on all rows at once; where that fails, on either half, so that a row it fails on affects no other.
+    """Evaluate all rows at once; if that fails, each half separately, so that a failing row affects no other.
 
     Parameters
     ----------
     value
         Gives one value per row.
     failures
-        What counts as failing; anything else passes.
+        The exceptions that count as failures; others propagate.
     missing
-        What a single row that fails says, for so many rows (one or none).
+        Gives the value of a failing row, for this many rows (one or none).
 
     Returns
     -------
@@ -168,7 +171,7 @@ def _converted(series: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 def _microseconds(series: pl.Series, unit: str) -> pl.Series:
     ticks = series.to_physical()
-    if unit == "ms":  # beyond the calendar, milliseconds overflow as microseconds: stop at its ends
+    if unit == "ms":  # clip to the calendar first: milliseconds far beyond it overflow as microseconds
         ticks = ticks.clip(_TICKS[0] // 1_000, _TICKS[1] // 1_000) * 1_000
     elif unit == "ns":
         ticks = ticks // 1_000
@@ -204,14 +207,14 @@ def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
 
 
 def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
-    """Return how many steps Polars will take. What an operation mentions more than once is evaluated apart, once.
+    """Return how many steps Polars takes. An argument that is mentioned repeatedly is evaluated only once.
 
     Parameters
     ----------
     node
         The checked tree.
     weight
-        What the step of one node counts.
+        How much the step of one node counts.
     """
     if not node.args:
         return weight(node)
@@ -224,7 +227,7 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
 
 
 def text_weight(node: Node) -> int:
-    """Return what the step of one node counts in steps on numbers: with text more, the longer it can get."""
+    """Return the cost of one node's step, in steps on numbers; text costs more, the longer it can get."""
     texts = [growth(one) for one in (node, *node.args) if one.type is Type.STRING]
     return TEXT_STEP * max(texts) if texts else 1
 
@@ -261,12 +264,12 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
         if cleaned or (operation.mentions(place) > 1 and not arg.is_constant):
             value = writer.apart(value, cleaned=cleaned)
     if operation.gives is None and node.type is Type.FLOAT and arg.type is Type.INT:
-        return value.cast(pl.Float64, strict=False)  # not left to Polars, which may give the type of one branch
+        return value.cast(pl.Float64, strict=False)  # explicit, since Polars may use the type of one branch
     return value
 
 
 def on_columns(node: Node) -> OnColumns | None:
-    """Return how to evaluate a checked tree on normalized columns, or None if it takes a Polars expression."""
+    """Return how to evaluate a checked tree on normalized columns, or None if it needs a Polars expression."""
     if node.op == "column":
         name = node.value
         return lambda columns: columns[name]
@@ -287,7 +290,7 @@ def on_columns(node: Node) -> OnColumns | None:
 
 
 def _comparable(args: tuple[Node, ...]) -> bool:
-    """Whether the first argument meets only values of its own type and constants that can be compared with them."""
+    """Whether the first argument is compared only with values of its own type and with compatible constants."""
     first, *others = args
     return not first.is_literal and all(
         _comparable_constant(first, other) if other.is_literal else other.type is first.type for other in others
@@ -301,8 +304,8 @@ def _comparable_constant(value: Node, literal: Node) -> bool:
 
 
 def _constant(literal: Node, value: Node) -> OnColumns:
-    """Return a constant as it counts beside this value: in double precision if either is."""
+    """Return a constant to compare with this value: in double precision if either is a float."""
     number = literal.value
     if value.type is Type.FLOAT or literal.type is Type.FLOAT:
-        number = np.float64(number)  # not Python's own, which numpy would round to the precision of its array
+        number = np.float64(number)  # numpy would round a Python float to the precision of the array
     return lambda columns: number

@@ -15,8 +15,8 @@ from holdfast.queries.node import literal_text
 from holdfast.queries.position import Category, Numbers, Position, places
 from holdfast.queries.query import Composed, Function, RowValues, Values
 
-OUTSIDE = 0  # the outcome of rows that are in no group; that of group g is 2g + 1, or 2g + 2 for a one
-SHOWN = 8  # groups that a text names
+OUTSIDE = 0  # the outcome of a row in no group; in group g, a zero is outcome 2g + 1 and a one is 2g + 2
+SHOWN = 8  # groups that a text lists
 
 
 class InGroups(Composed):
@@ -26,12 +26,12 @@ class InGroups(Composed):
 
     @abstractmethod
     def _zeros(self, row_values: Sequence[RowValues]) -> Numbers:
-        """Return the outcome that is 0 in every row's group, "outside" if it is in none, by what `_deciding` says."""
+        """Return for each row the outcome of a zero in its group, or OUTSIDE, from the values of `_deciding`."""
 
     @property
     @abstractmethod
     def _deciding(self) -> tuple[Function, ...]:
-        """What decides the group of a row."""
+        """The functions that decide the group of a row."""
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class InGroups(Composed):
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Those of the value."""
+        """The bounds of the value."""
         return self.inner.bounds
 
     @cached_property
@@ -50,7 +50,7 @@ class InGroups(Composed):
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """What the share or the mean takes, and what decides the group."""
+        """The functions of the share or the mean, then those that decide the group."""
         return (*self.inner.functions, *self._deciding)
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
@@ -65,7 +65,7 @@ class InGroups(Composed):
                 values = values == 1
             outcomes: Values = zeros + (values & inside)
             return outcomes
-        if self.statistic.outcomes == 3:  # one group, as `Mean` says it
+        if self.statistic.outcomes == 3:  # one group, in the same form as `Mean`
             return np.where(inside, values, np.nan)
         group = np.where(inside & ~np.isnan(values), zeros // 2, np.nan)
         return np.stack([group, values], axis=1)
@@ -80,7 +80,7 @@ class Grouped(InGroups):
     groups: tuple[tuple[Category, ...], ...]
 
     def in_passes(self, passes: int) -> "tuple[Grouped, ...]":
-        """Return the same question of some of the groups each, in so many passes of much the same size."""
+        """Return this question once for each pass, with the groups divided about evenly among the passes."""
         if passes not in self._passes:
             count = len(self.groups)
             size = -(-count // passes)
@@ -105,7 +105,7 @@ class Grouped(InGroups):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         by = ", ".join(key.text for key in self.keys)
         shown = ", ".join(_group_text(group) for group in self.groups[:SHOWN])
         more = f" and {len(self.groups) - SHOWN} more" if len(self.groups) > SHOWN else ""
@@ -120,12 +120,12 @@ class Grouped(InGroups):
 
     @cached_property
     def _listed(self) -> tuple[tuple[Category, ...], ...]:
-        """For every key, the values that some group has."""
+        """For every key, the values that occur in some group."""
         return tuple(tuple(dict.fromkeys(group[place] for group in self.groups)) for place in range(len(self.keys)))
 
     @cached_property
     def _table(self) -> Numbers:
-        """From the positions of a row's values in `_listed`, the last being "none of them", to its group's zero."""
+        """Maps a row's positions in `_listed` (the last: not listed) to the outcome of a zero in its group."""
         table = np.full([len(listed) + 1 for listed in self._listed], OUTSIDE, dtype=np.int64)
         for number, group in enumerate(self.groups):
             place = tuple(listed.index(value) for listed, value in zip(self._listed, group, strict=True))
@@ -134,7 +134,7 @@ class Grouped(InGroups):
 
     def _zeros(self, row_values: Sequence[RowValues]) -> Numbers:
         if len(row_values) == 1:
-            return self._table.take(places(row_values[0]), mode="clip")  # checking places takes as long as looking up
+            return self._table.take(places(row_values[0]), mode="clip")  # a bounds check costs as much as the lookup
         return self._table[tuple(map(places, row_values))]
 
 
@@ -153,7 +153,7 @@ class Between(InGroups):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         other = f"not {self.first.text}" if self.second is None else self.second.text
         return f"difference in {self.inner.text} between {self.first.text} and {other}"
 

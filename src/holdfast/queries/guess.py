@@ -1,19 +1,19 @@
-"""A guess at a share or a mean, the cells that tell how it fares, and how long it takes to name it.
+"""A guess at a share or a mean, the cells that its outcome falls into, and the code length of the question.
 
-A question is named by the text of its functions, in a fixed code that depends on the schema alone, never on rows. A
-text is read as tokens; white space between them says nothing. Each is a column, a word of the language, a number, a
-plain text or anything else, and an end follows the last:
+A question is encoded by the text of its functions, in a fixed code that depends on the schema alone, never on rows. The
+text is split into tokens; white space between them is ignored. Each token is a column, a word of the language, a
+number, a plain text or anything else, and an end follows the last. Their probabilities:
 
-    column    1/4, each column alike, with quotation marks or without
-    word      1/4, each word alike
-    number    1/4, 15 signs, the end of it being one
-    text      1/16, 96 signs, for a constant of printable ASCII characters
-    other     1/16, 257 signs, for the bytes of anything
+    column    1/4, all columns equally likely, with quotation marks or without
+    word      1/4, all words equally likely
+    number    1/4, spelled with 15 symbols, one of which ends it
+    text      1/16, spelled with 96 symbols, for a constant of printable ASCII characters
+    other     1/16, spelled with 257 symbols, for arbitrary bytes
     end       1/8
 
-So the chances of all texts sum to at most 1, and -log of its chance is what a text costs. Intervals of a ledger rely on
-one code: whoever changes it, or the words, raises the format of ledgers (`ledger/chain.py`), as for every other change
-after which older entries would be misread.
+So the probabilities of all texts sum to at most 1, and the code length of a text is -log of its probability. Intervals
+in a ledger rely on this one code: any change to it, or to its words, must raise the format number of ledgers
+(`ledger/chain.py`), like every other change that would make older entries misread.
 """
 
 import json
@@ -35,17 +35,17 @@ from holdfast.queries.query import Folded, Function, RowValues, Values
 from holdfast.schema import Schema, Type
 
 Interval = tuple[float, float]
-Conditions = Any  # of all rows: booleans in a series or in an array
-Ratio = tuple[int, int]  # of whole numbers, the second above zero; not in lowest terms
+Conditions = Any  # one boolean per row, in a series or in an array
+Ratio = tuple[int, int]  # numerator and positive denominator, not in lowest terms
 Totals = NDArray[np.float64]  # counts, which are exact up to 2^53, and sums
-CHUNK = 1 << 16  # numbers averaged at once, which stay in the cache
+CHUNK = 1 << 16  # numbers summed at once, few enough to stay in the CPU cache
 _LANGUAGE = """
     = <> < <= > >= + - * / % ( ) , || AND OR NOT IN BETWEEN LIKE IS NULL TRUE FALSE CASE WHEN THEN ELSE END CAST AS
     COALESCE ABS ROUND FLOOR CEIL SQRT LN EXP LOWER UPPER LENGTH TRIM YEAR MONTH DAY HOUR EXTRACT FROM DATE
 """
 WORDS = frozenset(_LANGUAGE.split())
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*|\d[\d.]*(?:e[+-]?\d+)?|<>|<=|>=|\|\||\S""")
-_NUMBER = re.compile(r"[0-9][0-9.]*(?:e[+-]?[0-9]+)?")  # of other digits there are more than 15 signs
+_NUMBER = re.compile(r"[0-9][0-9.]*(?:e[+-]?[0-9]+)?")  # ASCII digits only: all others would need more than 15 symbols
 _PLAIN = re.compile(r"'[ -&(-~]*'")
 _PART, _END, _RARE = log(4), log(8), log(16)
 _SIGNS, _LETTERS, _BYTES = log(15), log(96), log(257)
@@ -53,9 +53,9 @@ _SIGNS, _LETTERS, _BYTES = log(15), log(96), log(257)
 
 @dataclass(frozen=True)
 class Guess(Folded):
-    """That a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
+    """The claim that a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
 
-    A mean is compared with the ends of its cell exactly: which cell a count falls into does not depend on rounding.
+    The mean is compared with the ends of its cell exactly: which cell a count falls into does not depend on rounding.
     """
 
     measure: Share | Mean
@@ -69,12 +69,12 @@ class Guess(Folded):
         return isinstance(self.statistic, GroupMean)
 
     def speaking(self, rows: int) -> int:
-        """Return how many rows speak at least, of so many."""
+        """Return the least number of rows that the measure is about, out of `rows`."""
         return self.at_least if self.group else rows
 
     @property
     def cell(self) -> Interval:
-        """The cell of a guess that holds, both ends included, in [0, 1]: these very numbers, rounded as they are."""
+        """The cell in [0, 1], both ends included, where the guess holds. Its ends are exactly these rounded numbers."""
         low, high = self.bounds
         first, last = ((end - low) / (high - low) for end in (self.guess - self.margin, self.guess + self.margin))
         return max(0.0, first), min(1.0, last)
@@ -86,12 +86,12 @@ class Guess(Folded):
 
     @property
     def statistic(self) -> Statistic:
-        """What is guessed."""
+        """The statistic that is guessed."""
         return self.measure.statistic
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         rows = "1 row" if self.at_least == 1 else f"{self.at_least:,} rows"
         fewest = f", on at least {rows}" if self.group else ""
         return f"{self._subject} is {self.guess:.15g} ± {self.margin:.15g}{fewest}"
@@ -102,7 +102,7 @@ class Guess(Folded):
 
     @property
     def identity(self) -> str | None:
-        """Canonical text of the measure; the numbers are the caller's to add."""
+        """Canonical text of the measure; the caller adds the numbers."""
         return self.measure.identity
 
     @property
@@ -111,21 +111,21 @@ class Guess(Folded):
         return self.measure.functions
 
     def code_nats(self, schema: Schema) -> float:
-        """Return what it takes to name what is guessed at, but for the guess, in a code that the schema fixes."""
+        """Return the code length of the measure, without the guess, in nats; the schema fixes the code."""
         if schema.unit is not None:
             return inf
         columns, texts = [each.name for each in schema], [each.identity for each in self.functions]
         if isinstance(self.measure, Share):
             return functions_nats(texts, (), columns)
-        # A session may declare columns complete, or not: then missing values count as the lowest, or are left out.
+        # log(2) encodes whether missing values count as the lowest (columns are declared complete) or are left out.
         return log(2) + functions_nats(texts, self.measure.bounds, columns)
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return what each row says; of a group, one line with what each of `functions` says."""
+        """Return each row's value; for a group, one line per row with the values of all `functions`."""
         return np.column_stack(list(map(floats, row_values))) if self.group else self.measure.combined(row_values)
 
     def totals(self, values: Values) -> Totals:
-        """Return the same as `fold` from what `evaluate` returned."""
+        """Return the same as `fold`, from the result of `evaluate`."""
         if not self.group:
             exact = values.dtype == np.bool_
             return np.array([[values.size], [np.count_nonzero(values) if exact else float(np.sum(values))]], np.float64)
@@ -133,9 +133,9 @@ class Guess(Folded):
         return self.fold([value, *(group == 1 for group in groups)])
 
     def fold(self, row_values: Sequence[RowValues]) -> Totals:
-        """Return how many rows count and the sum of what they say, for all rows or for each group.
+        """Return how many rows count and the sum of their values, for all rows or for each group.
 
-        From what each of `functions` says. Every row takes the same steps, whatever it says.
+        `row_values` are those of each of `functions`. Every row takes the same steps, whatever its values are.
         """
         value, *groups = row_values
         if isinstance(self.measure, Share):
@@ -160,10 +160,10 @@ class Guess(Folded):
 
 @dataclass(frozen=True)
 class DifferenceGuess(Guess):
-    """The same of the difference to another group; rows that are in both count in the first alone.
+    """The same claim about the difference to another group; rows in both groups count in the first only.
 
-    With N rows in either group at least, (1 + difference)/2 is a mean of values in [0, 1] in which no row weighs more
-    than 1/(2N): the mean in the first group, and one less the mean in the other, half and half.
+    With at least N rows in each group, (1 + difference)/2 is a mean of values in [0, 1] in which no row weighs more
+    than 1/(2N): the average of the mean in the first group and of one minus the mean in the other.
     """
 
     other: Share | Mean
@@ -174,7 +174,7 @@ class DifferenceGuess(Guess):
         return True
 
     def speaking(self, rows: int) -> int:
-        """Return how many rows speak at least: of both groups."""
+        """Return the least number of rows that the difference is about, in both groups together."""
         return 2 * self.at_least
 
     @property
@@ -195,7 +195,7 @@ class DifferenceGuess(Guess):
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The value, which is the same, and both groups."""
+        """The value, which both groups share, and the conditions of both groups."""
         return (*self.measure.functions, *self.other.functions[1:])
 
     def _value(self, means: list[Ratio]) -> Ratio:
@@ -216,7 +216,7 @@ def _below(first: Ratio | float, second: Ratio | float) -> bool:
 
 
 def _apart(groups: list[Conditions]) -> list[Conditions]:
-    """Return groups that share no row: what is in several counts in the first of them."""
+    """Return groups that share no row: a row in several groups counts in the first of them."""
     apart, before = groups[:1], groups[0] if groups else None
     for group in groups[1:]:
         assert before is not None
@@ -235,7 +235,7 @@ def _counts(row_values: list[RowValues]) -> Totals:
 
 
 def _alike(row_values: list[RowValues]) -> list[Conditions]:
-    """Return conditions that can be combined: arrays, or series, which take an eighth of the memory."""
+    """Return conditions that can be combined: all as arrays, or all as series, which take an eighth of the memory."""
     if not any(isinstance(each, pl.Series) and each.dtype == pl.Boolean for each in row_values):
         return [
             booleans(each) if isinstance(each, pl.Series) else each.astype(np.bool_, copy=False) for each in row_values
@@ -243,7 +243,7 @@ def _alike(row_values: list[RowValues]) -> list[Conditions]:
     series = [
         each if isinstance(each, pl.Series) else pl.Series(each.astype(np.bool_, copy=False)) for each in row_values
     ]
-    # What is missing is not counted in a sum; only of several groups must the first be known to be true or false.
+    # Sums skip NULL. With several groups NULL must become false, because `_apart` negates conditions.
     return series if len(row_values) < 3 else [each & each.is_not_null() for each in series]
 
 
@@ -254,7 +254,8 @@ def _count(conditions: Conditions) -> int:
 def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, missing: bool | None) -> Totals:
     """Return counts and sums of values in [0, 1].
 
-    What is `missing` counts in no group; if False, as the lowest; None: nothing can be, by its type and declaration.
+    Missing values count in no group if `missing` is True, and as the lowest if it is False. None: there cannot be any,
+    by type and declaration.
     """
     low, high = bounds
     numbers = floats(value)
@@ -279,7 +280,7 @@ def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, m
 
 
 def text_nats(text: str, columns: Collection[str]) -> float:
-    """Return what a text about these columns costs, in nats."""
+    """Return the code length of a text about these columns, in nats."""
     return _END + sum(_token_nats(token, columns) for token in _TOKEN.findall(text))
 
 
@@ -296,9 +297,9 @@ def _token_nats(token: str, columns: Collection[str]) -> float:
 
 
 def functions_nats(identities: Iterable[str | None], numbers: Iterable[float], columns: Collection[str]) -> float:
-    """Return what a question costs that is made of these functions and numbers, at most three of each.
+    """Return the code length, in nats, of a question made of these functions and numbers, at most three of each.
 
-    Infinite, if a function has no text.
+    It is infinite if a function has no text.
     """
     texts, ends = list(identities), list(numbers)
     if any(text is None or text.startswith("polars:") for text in texts) or max(len(texts), len(ends)) > 3:

@@ -1,4 +1,4 @@
-"""What can be asked of one row: a share, a mean, at most a threshold, a place in a histogram."""
+"""The measures of one row: shares, means, comparisons with a threshold, histograms."""
 
 import json
 from abc import abstractmethod
@@ -28,20 +28,20 @@ class Measure(Composed):
     where: RowFunction | None = None
 
     def complete(self) -> Self:
-        """Work out everything that follows from value and group now: a text that is asked again finds it done."""
+        """Compute all cached properties now, so that they are ready when the same text is asked again."""
         for name in ("statistic", "bounds", "text", "identity", "functions", "columns", "work"):
             found = getattr(type(self), name)
-            if isinstance(found, cached_property):  # not by way of its lock, which takes longer than what it guards
+            if isinstance(found, cached_property):  # its lock would cost more than the computation
                 self.__dict__[name] = found.func(self)
         return self
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:
-        """What identifies the question, beside `value` and `where`."""
+        """What identifies the question, besides `value` and `where`."""
 
     @abstractmethod
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
-        """Return what each row says, from its value (a series or an array) and whether it is inside the group."""
+        """Return each row's outcome, from its value (a series or an array) and whether it is inside the group."""
 
     @cached_property
     def identity(self) -> str | None:
@@ -57,11 +57,11 @@ class Measure(Composed):
         return (self.value,) if self.where is None else (self.value, self.where)
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return what each row says; NaN outside the group."""
+        """Return each row's outcome; NaN outside the group."""
         return self._values(row_values[0], None if self.where is None else booleans(row_values[1]))
 
     def _if_complete(self) -> str | None:
-        """Say what it would cost if a column of its own, asked about as it is, were declared complete."""
+        """Return the hint that declaring the column complete lowers the price, if a bare column is asked about."""
         if self.where is not None or not self.value.nullable or len(self.value.columns) != 1:
             return None
         (name,) = self.value.columns
@@ -87,7 +87,7 @@ class Share(Measure):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"share of {self.value.text}{self._where_text()}"
 
     def _facts(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Mean(Measure):
 
     @cached_property
     def cheaper(self) -> str | None:  # type: ignore[override]
-        """Nothing is missing from a column that is complete."""
+        """The hint to declare the column complete."""
         return self._if_complete()
 
     @cached_property
@@ -118,7 +118,7 @@ class Mean(Measure):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         low, high = self.bounds
         return f"mean of {self.value.text} within [{low:.15g}, {high:.15g}]{self._where_text()}"
 
@@ -132,13 +132,13 @@ class Mean(Measure):
         scaled /= high - low
         np.clip(scaled, 0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
-            scaled[np.isnan(scaled)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
+            scaled[np.isnan(scaled)] = 0.0  # not nullable, so this is infinity minus infinity: counts as low
         return scaled if inside is None else np.where(inside, scaled, np.nan)
 
 
 @dataclass(frozen=True)
 class Total(Mean):
-    """What a number adds to a sum: nothing for rows without a value, or outside `where`. Bounds include nothing."""
+    """What a number adds to a sum: nothing for rows without a value, or outside `where`. Its bounds include 0."""
 
     cheaper = None  # missing values cost nothing here
 
@@ -151,7 +151,7 @@ class Total(Mean):
         return {"kind": "total", "within": self.bounds}
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
-        """Rescale from the bounds to [0, 1]; what does not count is where 0 is."""
+        """Rescale from the bounds to [0, 1]; rows that do not count are put where 0 is."""
         low, high = self.bounds
         numbers = np.nan_to_num(np.clip(floats(values), low, high), nan=0.0)
         if inside is not None:
@@ -169,7 +169,7 @@ class AtMost(Measure):
 
     @cached_property
     def cheaper(self) -> str | None:  # type: ignore[override]
-        """Nothing is missing from a column that is complete."""
+        """The hint to declare the column complete."""
         return self._if_complete()
 
     @cached_property
@@ -179,7 +179,7 @@ class AtMost(Measure):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"share of {self.value.text} <= {self.threshold:.15g}{self._where_text()}"
 
     def _facts(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class Histogram(Measure):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         shown = ", ".join(literal_text(category) for category in self.categories[:8])
         more = f" and {len(self.categories) - 8} more" if len(self.categories) > 8 else ""
         return f"histogram of {self.value.text} over {shown}{more}"
@@ -250,7 +250,7 @@ class Bins(Measure):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         low, high = self.edges[0], self.edges[-1]
         return f"histogram of {self.value.text} in {len(self.edges) - 1} bins over [{low:.15g}, {high:.15g})"
 
@@ -284,7 +284,7 @@ class HistogramWithin(Composed):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"{self.histogram.text} where {self.where.text}"
 
     @cached_property
@@ -295,7 +295,7 @@ class HistogramWithin(Composed):
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """What the histogram takes, and the condition."""
+        """The functions of the histogram, and the condition."""
         return (*self.histogram.functions, self.where)
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
@@ -305,7 +305,7 @@ class HistogramWithin(Composed):
 
 
 def _edge(x: float) -> str:
-    """Write an edge in 15 digits where that says which number it is, else in all."""
+    """Write an edge with 15 digits if they identify the number, else with all digits."""
     text = f"{x:.15g}"
     return text if float(text) == x else repr(x)
 

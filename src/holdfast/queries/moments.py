@@ -1,4 +1,4 @@
-"""What moments and means of long tails are worked out of: quadratic forms of a row's values, and slices of a number."""
+"""The queries behind moments and means with long tails: quadratic forms of a row's values, and slices of a number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Measured = Share | Mean
 
 
 def about(measure: Measured) -> str:
-    """Return how the value of a measure reads, without what is asked of it."""
+    """Return the text of a measure without its leading "mean of" or "share of"."""
     return measure.text.removeprefix("mean of ").removeprefix("share of ")
 
 
@@ -28,11 +28,11 @@ class Quadratic(Composed):
     Parameters
     ----------
     measures
-        The values. A row that has not all of them, or is outside `where`, does not count.
+        The values. A row that lacks one of them, or is outside `where`, does not count.
     form
-        The function of them; of one value, X alone.
+        The function of them; with one value, of X alone.
     everywhere
-        Whether such rows count all the same, as 0: then the mean is that of all rows.
+        Whether such rows count after all, as 0, so that the mean is over all rows.
     """
 
     measures: tuple[Measured, ...]
@@ -41,7 +41,7 @@ class Quadratic(Composed):
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """The range of the form; with 0."""
+        """The range of the form, widened to include 0."""
         low, high = self.form.range
         return min(0.0, low), max(0.0, high)
 
@@ -57,12 +57,12 @@ class Quadratic(Composed):
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """Those of the values."""
+        """The functions of all values."""
         return tuple(function for one in self.measures for function in one.functions)
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"a moment of {' and '.join(map(about, self.measures))}"
 
     @cached_property
@@ -72,7 +72,7 @@ class Quadratic(Composed):
         return None if None in parts else encode_facts({"kind": "form", "form": repr(self.form), "of": parts})
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return the form of every row, rescaled to [0, 1]; of one that has not all values, NaN or that of 0."""
+        """Return the form of every row, rescaled to [0, 1]; without a value NaN, or 0 rescaled if `everywhere`."""
         rest = iter(row_values)
         first, *others = (
             np.subtract(one.combined(list(islice(rest, len(one.functions)))), center, dtype=np.float64)
@@ -97,7 +97,7 @@ class Sliced(Composed):
     Parameters
     ----------
     measure
-        The mean that is asked.
+        The mean that is asked for.
     edges
         Where its range is cut, rescaled to [0, 1], both ends included.
     place
@@ -115,12 +115,12 @@ class Sliced(Composed):
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """Those of the mean."""
+        """The functions of the mean."""
         return self.measure.functions
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         low, high = self.measure.bounds
         cuts = ", ".join(f"{low + (high - low) * edge:.15g}" for edge in self.edges[1:-1])
         return f"{self.measure.text} in slices at {cuts}"
@@ -139,5 +139,5 @@ class Sliced(Composed):
         first, last = self.edges[self.place], self.edges[self.place + 1]
         part = np.subtract(values, first, dtype=np.float64)
         part /= last - first
-        np.fmax(part, 0.0, out=part)  # also where it is NaN
+        np.fmax(part, 0.0, out=part)  # also turns NaN into 0
         return np.minimum(part, 1.0, out=part)

@@ -1,7 +1,7 @@
-"""A checked expression as a tree, and the one way it is written down.
+"""A checked expression as a tree, and its canonical text.
 
 The canonical text identifies a question, so it is rendered from the checked tree and never from what the caller
-typed. It can be asked again and gives the same tree: `canonical(canonical(text)) == canonical(text)`.
+typed. Parsing it again gives the same tree: `canonical(canonical(text)) == canonical(text)`.
 """
 
 import re
@@ -44,7 +44,7 @@ SQL_NAMES = {
     Type.DATE: "DATE",
     Type.DATETIME: "TIMESTAMP",
 }
-SUM = "+-"  # of more than two terms, from left to right; its value is the signs of all but the first
+SUM = "+-"  # a sum of more than two terms, left to right; the node's value holds the signs of all but the first
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 _ATOM = 9
@@ -53,7 +53,7 @@ _PRECEDENCE = {
     "||": 5, SUM: 6, "+": 6, "-": 6, "DATE_ADD": 6, "DATE_SUB": 6, "*": 7, "/": 7, "%": 7, "NEG": 8,
 }  # fmt: skip
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Words that would read as something else without quotes.
+# Words that cannot name a column without quotes.
 RESERVED = frozenset([
     "AND", "OR", "NOT", "IN", "IS", "LIKE", "ILIKE", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END",
     "NULL", "TRUE", "FALSE", "AS", "FROM", "FOR", "BOTH", "LEADING", "TRAILING", "ISNULL", "NOTNULL",
@@ -61,7 +61,7 @@ RESERVED = frozenset([
 
 
 def identifier(name: str) -> str:
-    """Return a column's name as text spells it: in quotes where it must be."""
+    """Return a column's name as it is written in a text: quoted where it must be."""
     if _SIMPLE.fullmatch(name) and name.upper() not in RESERVED:
         return name
     return '"' + name.replace('"', '""') + '"'

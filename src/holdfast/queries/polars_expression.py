@@ -1,7 +1,7 @@
-"""A Polars expression as a query: allowed node by node over its serialized tree.
+"""A Polars expression as a query: its serialized tree is checked node by node.
 
 Polars' own `is_row_separable()` does not suffice (it calls `x - x.mean()` separable), so an allow-list decides.
-Arithmetic is Polars' own here: integers wrap around. Comparisons are not: NaN, to Polars the largest number, is NULL.
+Arithmetic is Polars' own: integers wrap around. Comparisons are not: NaN, the largest number to Polars, counts as NULL.
 Strict casts, which would raise and quote the data, are made non-strict.
 """
 
@@ -27,9 +27,9 @@ from holdfast.schema import Column, Schema, Type
 
 LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
-DEEPEST_TREE = 127  # levels of JSON that Polars reads
+DEEPEST_TREE = 127  # levels of JSON that Polars can read
 _TOO_DEEP = (
-    "A Polars expression must nest less deeply. There a sum of more than 60 terms is nested, too: write it as text,"
+    "A Polars expression must nest less deeply. A sum of more than 60 terms also nests too deeply: write it as text,"
     " such as 'a + b + c'."
 )
 
@@ -87,7 +87,7 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     try:
         text, steps = str(_expression(tree)), _in_steps(tree, checker.reads)
-    except (PolarsError, PanicException):  # an infinite constant does not survive being written down
+    except (PolarsError, PanicException):  # an infinite constant does not survive serialization
         if _nesting(tree) > DEEPEST_TREE:
             raise InvalidQuery(_TOO_DEEP) from None
         raise InvalidQuery("A constant in a Polars expression must be finite.") from None
@@ -120,7 +120,7 @@ def _parts(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
-    """Return the expression with everything that a choice mentions, and what it gives, evaluated apart."""
+    """Return the expression in steps: every choice (when, then) and all that it mentions are evaluated beforehand."""
     writer = StepWriter(columns)
 
     def apart(node: Any, *, cleaned: bool = False) -> Any:
@@ -153,14 +153,14 @@ def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
 
 
 def _may_be_missing(tree: Any, type_: Type, schema: Schema) -> bool:
-    """Whether a value may be missing. No trial can rule it out, so only a plain column is trusted not to."""
+    """Whether a value may be missing. No trial can rule it out, so only the declaration of a bare column is trusted."""
     if isinstance(tree.get("Column"), str):
         return schema[tree["Column"]].nullable
     return type_ is not Type.BOOL  # a predicate that is NULL is false
 
 
 def _tried(steps: Steps, schema: Schema) -> Type:
-    """Return the type of the values; refuse what fails on made-up rows, or looks at more than one of them."""
+    """Return the type of the values; refuse an expression that fails on made-up rows or looks beyond one row."""
 
     def value(rows: pl.DataFrame) -> NDArray[Any]:
         result = repeated(steps(rows), rows.height)

@@ -19,12 +19,12 @@ Category = bool | int | float | str | date
 Numbers = NDArray[np.int64]
 
 LARGEST = np.uint64(2**63 - 1)
-FEW_TEXTS = 1_000  # that are compared faster one by one
+FEW_TEXTS = 1_000  # up to this many are looked up faster one by one
 
 
 @dataclass(frozen=True)
 class Position:
-    """The place in a list of the value that a function has; the list's length for other values, NULL included."""
+    """The place of a function's value in a list; the list's length for other values, NULL included."""
 
     of: RowFunction
     listed: tuple[Category, ...]
@@ -38,7 +38,7 @@ class Position:
 
     @property
     def identity(self) -> str | None:
-        """That of the function; the list is the caller's to add."""
+        """The identity of the function; the caller adds the list."""
         return self.of.identity
 
     @property
@@ -82,7 +82,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Unlisted:
-    """Whether a function has a value that is not in a list; false where it has none."""
+    """Whether a function's value is not in a list; false for NULL."""
 
     of: RowFunction
     listed: tuple[Category, ...]
@@ -98,7 +98,7 @@ class Unlisted:
 
     @property
     def reads(self) -> dict[str, Column]:
-        """The same, with what is known of them."""
+        """The same columns, by name."""
         return self.of.reads
 
     @property
@@ -108,12 +108,12 @@ class Unlisted:
 
     @property
     def text(self) -> str:
-        """How it reads, for people."""
+        """Human-readable text."""
         return f"{self.of.text} not in ({', '.join(map(literal_text, self.listed))})"
 
     @property
     def identity(self) -> str | None:
-        """Canonical text; None where that of the function cannot be decided."""
+        """Canonical text; None if the function has none."""
         return None if self.of.identity is None else f"{self.of.identity} not in {self.listed!r}"
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
@@ -124,13 +124,13 @@ class Unlisted:
 
 
 def places(row_values: RowValues) -> Numbers:
-    """Return what a `Position` says as an array."""
+    """Return the values of a `Position` as an array."""
     return row_values.to_numpy() if isinstance(row_values, pl.Series) else row_values
 
 
 def _in_array(values: NDArray[Any], listed: tuple[NDArray[Any], Numbers]) -> Numbers:
     if values.dtype == np.uint64:
-        values = np.minimum(values, LARGEST).astype(np.int64)  # as they are everywhere
+        values = np.minimum(values, LARGEST).astype(np.int64)  # clipped, as everywhere else
     ordered, order = listed
     found = np.minimum(np.searchsorted(ordered, values), ordered.size - 1)
     return np.where(ordered[found] == values, order[found], ordered.size)

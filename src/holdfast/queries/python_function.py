@@ -1,7 +1,7 @@
 """Any Python function of a batch of rows, tried on made-up rows before it touches data.
 
-The trial (`synthetic.must_be_rowwise`) cannot prove that a function looks at one row at a time, so functions are for
-the library's own user and never come over a network.
+The trial (`synthetic.must_be_rowwise`) cannot prove that a function looks at one row at a time, so functions are
+accepted only from code that uses the library directly, never over a network.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from holdfast.schema import Column, Schema, Type
 
 BatchFunction = Callable[[pl.DataFrame], pl.Series | ArrayLike]  # one boolean or number for each row
 BatchValues = NDArray[np.bool_] | NDArray[np.float64]
-FAILURES = (Exception, PanicException)  # what the caller's code may raise; interrupts pass
+FAILURES = (Exception, PanicException)  # what the caller's code may raise; interrupts propagate
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def from_function(function: BatchFunction, schema: Schema, columns: Sequence[str
 
 
 def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
-    """Find out the type of the values from the first batch on which it does not fail."""
+    """Find out the type of the values from the first batch on which the function does not fail."""
     fault: BaseException | None = None
     for batch in (rows, *(rows[i : i + 1] for i in range(rows.height))):
         try:

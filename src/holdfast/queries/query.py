@@ -1,27 +1,27 @@
-"""What every query is: a function of one row, with finitely many outcomes.
+"""The base of every query: a function of one row, with finitely many outcomes.
 
-A query never sees the table. It is handed a small frame of drawn rows and says, for each of them, the law of one
-outcome. Few forms are enough:
+A query never sees the table. It is given a small frame of drawn rows and returns, for each of them, the distribution of
+one outcome, in one of these forms:
 
     boolean array    outcomes 0 and 1                        shares
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
     two columns      a group's number and a coin's bias      means of several groups
-    c-1 columns      the law of all outcomes but the first   moments
+    c-1 columns      the probabilities of 1 .. c-1           moments (c outcomes)
 
-A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
-"excluded".
+A query with weights (`weighs`), about one group, returns two columns instead, the probabilities of 0 and of 1; the rest
+of the probability is "excluded".
 
-`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. Most queries are
-made from what a few functions say of each row (`Composed`): a row source may ask each function in its own way, on
-arrays without a frame, or once for every text that was drawn.
+`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. Most queries
+combine the values of a few functions of one row (`Composed`). A row source may evaluate each function in its own way:
+on arrays without a frame, or once for every distinct text that was drawn.
 
-A query may have several parts, each asked of draws of its own (the coordinates of a gradient): then `evaluate_parts` is
+A query may have several parts, each with draws of its own (the coordinates of a gradient): then `evaluate_parts` is
 told which part and which of its draws every row answers.
 
-A query whose rows say the same numbers again and again (the features of a model, at every step of a fit) names them as
-its `packings`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
+A query that needs the same numbers of a row again and again (the features of a model, at every step of a fit) lists
+them as its `packings`. A row source may compute them once for all rows and pass lines of numbers instead of frames.
 """
 
 from abc import ABC, abstractmethod
@@ -42,16 +42,16 @@ __all__ = ["Composed", "Direct", "Folded", "Function", "Packed", "Packing", "Que
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
-RowValues = pl.Series | NDArray[Any]  # what one function says of each row; in arrays NULL is false, or NaN
+RowValues = pl.Series | NDArray[Any]  # one function's values, one per row; in arrays NULL is false, or NaN
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
 class Packing(Protocol):
-    """Numbers that depend on one row alone, in single precision: what rows say may depend on nothing else."""
+    """Numbers that depend on one row alone, in single precision; a packed query may use nothing else of the row."""
 
     @property
     def identity(self) -> str | None:
-        """Canonical text: equal exactly for equal numbers. None: cannot be decided, so nothing is kept."""
+        """Canonical text: equal exactly for equal numbers. None: cannot be decided, so nothing is cached."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class Packing(Protocol):
         ...
 
     def of(self, rows: pl.DataFrame) -> Packed:
-        """Return one line for each row; total, as `Query.evaluate` is."""
+        """Return one line for each row; total, like `Query.evaluate`."""
         ...
 
 
@@ -99,7 +99,7 @@ class Function(Protocol):
 
     @property
     def direct(self) -> Direct | None:
-        """How to evaluate on arrays, without a frame; None where it takes one."""
+        """How to evaluate on arrays, without a frame; None if it needs one."""
         ...
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
@@ -112,17 +112,17 @@ class Query(ABC):
 
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
-    numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
+    numbered: ClassVar[bool] = False  # whether the outcome depends on which draw of which part a row answers
     weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
-    rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
+    rows_per_unit: int | None = None  # least number of places in a unit, one of which a draw picks; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
-    cheaper: str | None = None  # what would make the answer cost less, if the admin or the caller can do something
-    packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
+    cheaper: str | None = None  # what the admin or the caller can do to make the answer cost less
+    packings: tuple[Packing, ...] = ()  # what `evaluate_packed` takes instead of rows; empty: rows only
 
     @property
     @abstractmethod
     def statistic(self) -> Statistic:
-        """What is asked of the population: how many outcomes, how many intervals, how they are read."""
+        """What is estimated: how many outcomes and intervals there are, and how to read them."""
 
     @property
     @abstractmethod
@@ -132,7 +132,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """How the question reads, for people."""
+        """The question in words, for people."""
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
@@ -146,24 +146,24 @@ class Query(ABC):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each reported number is called; empty where there is one without a name."""
+        """The name of each reported number; empty if there is only one, without a name."""
         return ()
 
     @abstractmethod
     def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each of these rows says."""
+        """Return the outcome of each of these rows, in one of the forms above."""
 
     def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what row i says for draw `draw[i]` of part `part[i]`; the same for all where there is one part."""
+        """Return row i's outcome for draw `draw[i]` of part `part[i]`; neither matters if there is one part."""
         return self.evaluate(rows)
 
     def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what `evaluate_parts` would, from the lines that each of `packings` has for the rows."""
-        raise NotImplementedError  # queries with packings say it
+        """Return what `evaluate_parts` would, from the lines of each of `packings` for the rows."""
+        raise NotImplementedError  # queries with packings override it
 
 
 class Composed(Query):
-    """A query made from what a few functions say of each row."""
+    """A query that combines the values of a few functions of one row."""
 
     @property
     @abstractmethod
@@ -172,15 +172,15 @@ class Composed(Query):
 
     @abstractmethod
     def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return what each row says, from what each of `functions` says of it."""
+        """Return each row's outcome, from the row's values of each of `functions`."""
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each of these rows says."""
+        """Return the outcome of each of these rows."""
         return self.combined([function.series(rows) for function in self.functions])
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns they read."""
+        """The columns that the functions read."""
         return tuple(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), self.functions))))
 
     @cached_property
@@ -190,12 +190,12 @@ class Composed(Query):
 
 
 class Folded(Composed):
-    """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
+    """A query that needs only totals over rows, computed from the values of several functions."""
 
     @abstractmethod
     def fold(self, row_values: Sequence[RowValues]) -> NDArray[np.float64]:
-        """Return the totals of some rows from what each function says of them, all in the same order; they add up."""
+        """Return the totals of some rows, from each function's values in the same row order; totals can be added."""
 
     @abstractmethod
     def totals(self, values: Values) -> NDArray[np.float64]:
-        """Return the same from what `evaluate` says of each row."""
+        """Return the same totals from the result of `evaluate`."""

@@ -1,8 +1,9 @@
 """Nothing that is evaluated may raise or warn about the rows, however the caller has set up numpy and Python.
 
-numpy's own complaints (division by zero, overflow, underflow) are switched off for the thread that evaluates. Warnings
-of other code, such as a function from outside, meet a filter in front of the caller's own that ignores everything while
-this thread evaluates. `warnings.catch_warnings` would not do: it exchanges the filters of all threads.
+numpy's own warnings (division by zero, overflow, underflow) are switched off for the thread that evaluates. Warnings
+from other code, such as the caller's Python function, are dropped by a filter in front of the caller's own filters,
+which ignores everything while this thread evaluates. `warnings.catch_warnings` is not used, because it replaces the
+filters of all threads.
 """
 
 import threading
@@ -20,16 +21,16 @@ R = TypeVar("R")
 
 
 class _ThisThread(threading.local):
-    """The evaluations that this thread is in, one inside the other: what numpy does after each."""
+    """The nested evaluations of this thread: for each, the numpy error state to restore, if it has to be restored."""
 
     def __init__(self) -> None:
         self.inside: list[np.errstate | None] = []
 
 
 class _AnyWhileEvaluating:
-    """Stands where a filter has the pattern of a message: matches all of them while this thread evaluates.
+    """Takes the place of a filter's message pattern: matches all messages while this thread evaluates, else none.
 
-    Who copies filters by their patterns, as scikit-learn does for every job, gets one that matches nothing.
+    Code that copies filters by their `pattern`, as scikit-learn does for every job, gets one that matches nothing.
     """
 
     pattern = "(?!)"
@@ -44,7 +45,7 @@ _moving = threading.Lock()
 
 
 def _put_in_front() -> None:
-    """Move the filter before those that the caller has added since; it stays there, and does nothing by itself."""
+    """Move the filter in front of any that the caller has added since; it stays there, idle between evaluations."""
     with _moving:
         filters: list[object] = warnings.filters  # type: ignore[assignment]
         with suppress(ValueError):
@@ -60,7 +61,7 @@ def _enter(state: np.errstate | None) -> None:
 
 
 class Silence:
-    """Around everything that evaluates rows: a `with` block or a decorator."""
+    """Wraps everything that evaluates rows, as a `with` block or a decorator."""
 
     def __enter__(self) -> None:
         state = np.errstate(all="ignore")

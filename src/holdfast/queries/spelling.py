@@ -1,7 +1,7 @@
-"""Texts by how they are spelled: which branch of a tree of spellings a row's text is on.
+"""Texts by spelling: which branch of a prefix tree a row's text is on.
 
-A text is its characters and then its end. A branch is all texts that begin alike and go on with one of some symbols
-that follow each other in a declared order: the end, the characters of an alphabet, or any other character.
+A text is its characters followed by an end symbol. A branch is all texts that begin with the same prefix and continue
+with a symbol from a range, in this order: the end, the characters of an alphabet as declared, any other character.
 """
 
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ class Alphabet:
         return {"": END} | {character: place for place, character in enumerate(self.characters, start=1)}
 
     def symbol(self, character: str) -> int:
-        """Return the number of a character; of no character, the end."""
+        """Return the number of a character; the empty string stands for the end."""
         return self._numbers.get(character, self.size - 1)
 
     @property
     def all(self) -> "Branch":
-        """Every text."""
+        """The branch of all texts."""
         return Branch("", 0, self.size)
 
 
@@ -67,9 +67,9 @@ class Branch:
         alphabet
             The characters that are told apart.
         ways
-            Into how many, at most.
+            The largest number of branches to return.
         longest
-            A prefix of so many characters is followed by its end, or by what is not told apart any more.
+            After a prefix of this many characters, only texts that end there are told apart from texts that go on.
         """
         if self.spelled_out:
             return []
@@ -87,7 +87,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Spelled(Measure):
-    """Which of some branches, that share no text, a row's text is on; everything else, NULL included, is "other"."""
+    """Which of several disjoint branches a row's text is on; everything else, NULL included, is "other"."""
 
     value: RowFunction
     alphabet: Alphabet
@@ -100,7 +100,7 @@ class Spelled(Measure):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"spelling of {self.value.text}"
 
     def _facts(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""An expression in steps, so that its time does not tell what the rows hold.
+"""An expression in steps, so that its running time does not reveal what the rows hold.
 
 Polars takes shortcuts where an expression chooses (when, then, otherwise). If all rows choose alike, the other branch
-is not evaluated; and what comes out may be a single value for all rows, so that whatever follows is computed once. A
-row that differs, one among thousands, would show in the time of an answer. So everything a choice mentions is evaluated
-before it, for every row, the choice is made here, and what it gives is written out for every row.
+is not evaluated; and the result may be a single value for all rows, so that whatever follows is computed only once. One
+differing row among thousands would show in the time of an answer. So everything that a choice mentions is evaluated
+beforehand, for every row; the choice is made here; and its result is written out for every row.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Case:
 
     @staticmethod
     def among(parts: list[pl.Series]) -> pl.Series:
-        """Choose, from the values of the parts."""
+        """Choose each row's value, from the values of the parts."""
         chosen = parts[0]
         for condition, value in zip(parts[1::2], parts[2::2], strict=True):
             chosen = value.zip_with(condition, chosen)  # NULL is not true
@@ -69,10 +69,10 @@ class Step:
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows with the new columns."""
-        # One after the other: a draw is too small to be worth a hand-over between threads.
+        # Sequentially: a draw is too small for threads to pay off.
         try:
             found = rows.select_seq(self.parts).get_columns()
-        except ShapeError:  # Polars has folded a part to a constant, which it does not repeat beside others
+        except ShapeError:  # Polars folded a part to a constant, and does not repeat it beside other columns
             found = [rows.select_seq(part).to_series() for part in self.parts]
         values = (repeated(each, rows.height) for each in found)
         return rows.hstack([column.of([next(values) for _ in column.parts]) for column in self.columns])
@@ -98,8 +98,8 @@ class StepWriter:
     """Collects the steps of one expression over the given columns."""
 
     def __init__(self, columns: Iterable[str]) -> None:
-        self._stem = max(columns, key=len, default="")  # names that go on where the longest ends are new
-        self._numbers: dict[str, int] = {}  # of the step in which each new column is evaluated
+        self._stem = max(columns, key=len, default="")  # names that extend the longest column name are new
+        self._numbers: dict[str, int] = {}  # the step in which each new column is evaluated
         self._steps: list[list[AddedColumn]] = []
 
     def apart(self, value: pl.Expr | Case, *, cleaned: bool = False) -> pl.Expr:
@@ -124,7 +124,7 @@ def repeated(values: pl.Series, count: int) -> pl.Series:
 
 
 def without_nan(series: pl.Series) -> pl.Series:
-    """Return floats with NULL for NaN, in the same way whether there are any or not; anything else as it is."""
+    """Return floats with NULL for NaN, by the same steps whether there are any or not; other types unchanged."""
     if not series.dtype.is_float():
         return series
     return series.zip_with(series.is_not_nan(), pl.Series(series.name, [None], dtype=series.dtype))

@@ -1,7 +1,7 @@
-"""A submission to a board: a prediction for every row, scored on the rows where the labels are.
+"""A submission to a board: a prediction for every row, scored where the rows with the labels are.
 
 A metric says how a prediction is scored against a label: one row at a time, between a declared lowest and highest
-value. It is turned into a *gain* between 0 and 1, where more is better: that is what a board's grid is made of.
+value. The score is turned into a *gain* between 0 and 1, where more is better; a board's grid is a grid of gains.
 """
 
 import json
@@ -25,29 +25,30 @@ from holdfast.schema import Type
 Interval = tuple[float, float]
 Gains = NDArray[np.float64]
 _KEYS = secrets.randbits(63), secrets.randbits(63)
-CLIP = 0.001  # the least probability that log loss takes: one row costs at most log(1000)
+CLIP = 0.001  # the least probability that log loss uses: one row costs at most log(1000)
 CELLS = ("true positives", "false positives", "false negatives", "true negatives")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What one metric is."""
+    """The definition of one metric."""
 
     means: str
     higher: bool  # whether more of it is better
-    targets: tuple[Type, ...]  # that labels may have; none: submissions bring their own scores
-    predicts: Type | None  # what predictions must be; None: of the labels' type
+    targets: tuple[Type, ...]  # types that labels may have; empty: submissions bring their own scores
+    predicts: Type | None  # the type of predictions; None: the labels' type
     gain: Callable[["Metric", pl.DataFrame, pl.Series], Gains]
     bounded: bool = False  # whether a range of labels or scores must be declared
     probability: bool = False  # whether predictions are probabilities
-    differs: Callable[[pl.DataFrame, pl.DataFrame], NDArray[np.bool_]] | None = None  # where a gain is 0 or 1
+    differs: Callable[[pl.DataFrame, pl.DataFrame], NDArray[np.bool_]] | None = None  # if gains are 0 or 1
 
 
 @dataclass(frozen=True)
 class Metric:
     """A metric with its numbers: `within` is the declared range of labels or scores, `clip` the least probability.
 
-    `classes` are those that probabilities are given to, a column each; none: the one column is the probability of true.
+    `classes` are the labels that get a probability, one column each; if empty, the only column is the probability of
+    true.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Metric:
         clip: float | None = None,
         classes: Sequence[str] | None = None,
     ) -> "Metric":
-        """Return the metric of this name; refuse numbers that it does not have, or lacks."""
+        """Return the metric of this name; refuse options that it does not take, or needs and lacks."""
         check.one_of("metric", name, tuple(METRICS))
         rule = METRICS[name]
         if rule.bounded and within is None:
@@ -86,7 +87,7 @@ class Metric:
 
     @property
     def rule(self) -> Rule:
-        """What it is."""
+        """The definition of the metric."""
         return METRICS[self.name]
 
     @property
@@ -106,7 +107,7 @@ class Metric:
         """Return how far the gains of two predictions for each row can differ, whatever its label is."""
         if self.rule.differs is not None:
             return self.rule.differs(one, other).astype(np.float64)
-        # A difference of errors is monotone in the label, so its ends are those of the range.
+        # A difference of errors is monotone in the label, so it is largest at an end of the labels' range.
         ends: Sequence[object] = self.classes or ((True, False) if self.rule.probability else self.within)
         labels = [pl.Series([end]).new_from_index(0, one.height) for end in ends]
         differences = [np.abs(self.gains(one, label) - self.gains(other, label)) for label in labels]
@@ -127,9 +128,9 @@ def _same_text(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) ->
 
 
 def equal(one: pl.Series, other: pl.Series) -> NDArray[np.bool_]:
-    """Return where they are equal. Texts by their hashes, 128 bits under secret keys.
+    """Return where two series are equal. Texts are compared by their hashes, 128 bits under secret keys.
 
-    Two texts that are equal take longer to compare than two that differ, so the time would tell how many are right.
+    Equal texts take longer to compare than different ones, so the time would reveal how many predictions are right.
     """
     if one.dtype != pl.String:
         return (one == other).to_numpy()
@@ -160,7 +161,7 @@ def _apart(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gai
 
 
 def _right(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    """Return the probability that was given to what is true."""
+    """Return the probability that was given to the true label."""
     given = predictions.to_numpy()
     if metric.classes:
         places = targets.cast(pl.Enum(metric.classes), strict=False).to_physical().fill_null(0).to_numpy()
@@ -247,14 +248,15 @@ METRICS = {
 
 @dataclass(frozen=True, eq=False)
 class Submission(Query):
-    """Predictions in the order of the rows. What row i says is its gain, in whole units of 2^-40, which add up exactly.
+    """Predictions in the order of the rows. Row i's value is its gain in whole units of 2^-40, which add up exactly.
 
-    It is a question about row i and its number, which independent rows may be asked even if they are not identical.
+    The value depends on row i and on its number i: independent rows may be asked this even if not identically
+    distributed.
     """
 
     metric: Metric
     predictions: pl.DataFrame
-    label: str  # the column that predictions are compared with; the ids, where scores are given
+    label: str  # the column that predictions are compared with; the ids if submissions bring scores
     numbered: ClassVar[bool] = True
 
     @property
@@ -269,19 +271,19 @@ class Submission(Query):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"{self.metric.text} of a submission"
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what the first rows say."""
+        """Return the gains of these rows, which are the first ones."""
         return self._units(rows, self.predictions[: rows.height])
 
     def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what these rows say, of which the numbers are given, one after another."""
+        """Return the gains of these rows, which are consecutive and whose numbers are in `draw`."""
         return self._units(rows, self.predictions[int(draw[0]) : int(draw[-1]) + 1])
 
     def of_units(self, values: Values, starts: NDArray[np.int64]) -> Values:
-        """Return the mean of what the rows of each unit say, in whole units of 2^-40 again; see `unit_means`."""
+        """Return the mean gain of each unit's rows, again in whole units of 2^-40; see `unit_means`."""
         return np.rint(unit_means(values, starts)).astype(np.int64)
 
     def _units(self, rows: pl.DataFrame, predictions: pl.DataFrame) -> Values:
@@ -291,7 +293,7 @@ class Submission(Query):
 
 
 def unit_means(values: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean of each unit's values, which lie one unit after another: from where it starts to the next start.
+    """Return the mean of each unit's values. Units are contiguous: each runs from its start to the next start.
 
     >>> unit_means(np.array([1, 0, 0, 1]), np.array([0, 3, 4])).tolist()
     [0.3333333333333333, 1.0]
@@ -302,13 +304,13 @@ def unit_means(values: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.fl
 
 @dataclass(frozen=True, eq=False)
 class PredictedCells(Query):
-    """Which of the four cells a row is in: what it is, and what is predicted for its id.
+    """Which of the four cells a row is in, from its label and from the prediction for its id.
 
-    The prediction is found by the row's own id, so it is a function of the row, wherever it is drawn.
+    The prediction is looked up by the row's own id, so the cell is a function of the row, wherever it is drawn.
     """
 
     ids: pl.Series  # of all rows, sorted
-    predicted: NDArray[np.bool_]  # to be positive, in the same order
+    predicted: NDArray[np.bool_]  # whether each id is predicted to be positive, in the same order
     positive: Any
     id: str
     target: str
@@ -331,7 +333,7 @@ class PredictedCells(Query):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"confusion of submission {self.digest[:12]}, {self.target} = {str(self.positive)!r} being positive"
 
     @property

@@ -2,8 +2,8 @@
 
 The trial asks: is it a function of one row? Each row's value in the batch is compared with its value alone, among other
 neighbors, in another order and beside copies of itself. It finds honest mistakes (a mean over the batch, a random
-number); it cannot prove that there are none, so it comes on top of other checks wherever there are any. Sums that round
-differently in different batches are no such mistake.
+number); it cannot prove that there are none, so it adds to other checks wherever there are any. Sums that round
+differently in different batches are not treated as a mistake.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from holdfast.randomness import Randomness
 from holdfast.schema import Column, Schema, Type
 
 TRIED_ROWS = 96
-MANY_TIMES = 32  # in the largest batch, so that some dependence on its size shows
-MOST_EXCUSED = 4  # ordinary rows whose value may hang on rounding
+MANY_TIMES = 32  # copies of other rows in the largest batch, to reveal dependence on its size
+MOST_EXCUSED = 4  # ordinary rows whose value may depend on rounding
 NEARBY = 32
-TINY = 2.0**-40  # larger than what rounding does to sums of many numbers
+TINY = 2.0**-40  # larger than the relative rounding error of sums of many numbers
 
 HOSTILE: dict[Type, list[Any]] = {
     Type.BOOL: [True, False],
@@ -70,7 +70,7 @@ def _values(column: Column, count: int, rng: Generator, share: float) -> pl.Seri
 
 
 def _declared(column: Column, count: int, rng: Generator, dtype: Any) -> pl.Series | None:
-    """Return values as they are declared; None if nothing is."""
+    """Return values that the column's declarations allow; None if it has none."""
     if column.categories is not None:
         categories = pl.Series(column.categories, dtype=dtype)
         return categories.gather(rng.integers(0, categories.len(), count).tolist())
@@ -102,7 +102,7 @@ def _ordinary(type_: Type, count: int, rng: Generator) -> pl.Series:
 
 
 def trial_rows(schema: Schema, number: int = 0, *, hostile: float = 0.5) -> pl.DataFrame:
-    """Return made-up rows to try something on; the same ones every time, others for every number."""
+    """Return made-up rows to try something on; the same ones every time for the same number."""
     return _trial_rows(schema, number, hostile).clone()  # the caller's code may change what it is handed
 
 
@@ -112,7 +112,7 @@ def _trial_rows(schema: Schema, number: int, hostile: float) -> pl.DataFrame:
 
 
 def must_be_rowwise(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schema, *, what: str) -> None:
-    """Refuse a `value` that changes for a row with anything but the row.
+    """Refuse a `value` if its result for a row depends on anything but the row.
 
     Parameters
     ----------
@@ -128,10 +128,10 @@ def must_be_rowwise(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schem
 
 @silence
 def fault_of(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schema) -> str | None:
-    """Return with what, besides the row, the value of a row changes, as the end of a sentence; None if with nothing.
+    """Return what a row's value depends on besides the row, as the end of a sentence; None if on nothing.
 
     Ordinary rows are tried first; hostile rows alone would hide a mean over the batch, since infinities swamp it. A
-    fault counts if it also shows on other rows.
+    fault counts only if it also shows on other rows.
     """
     rng = Randomness(0).generator()
     for hostile, most_excused in ((0.0, MOST_EXCUSED), (0.5, TRIED_ROWS)):
@@ -146,7 +146,7 @@ def fault_of(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schema) -> s
 
 
 class _Trial:
-    """A function, and what it says of some rows all together."""
+    """A function, and its values on some rows evaluated all together."""
 
     def __init__(self, value: Callable[[pl.DataFrame], NDArray[Any]], rows: pl.DataFrame, rng: Generator) -> None:
         self.value, self.rows, self.rng = value, rows, rng
@@ -175,7 +175,7 @@ class _Trial:
         return None if self._agree(alone, every, most_excused) else neighbors
 
     def _agree(self, got: NDArray[Any], places: NDArray[np.int64], most_excused: int) -> bool:
-        """Whether rows say what they said before, but for some that are excused: they differ by rounding."""
+        """Whether rows have the expected values, except for a few that are excused because they differ by rounding."""
         right = self.expected[places]
         different = np.flatnonzero(~_equal(got, right).reshape(places.size, -1).all(axis=1))
         rows = set((places[different] % TRIED_ROWS).tolist())
@@ -184,8 +184,8 @@ class _Trial:
         )
 
     def _rounding(self, place: int, got: Any, right: Any) -> bool:
-        """Whether a difference is no larger than what the last digits of the row itself make: sums round differently
-        in different batches, and where they cancel nothing else is left of them."""
+        """Whether a difference is no larger than what changing the last digits of the row itself makes: sums round
+        differently in different batches, and where they cancel, only rounding errors are left."""
         if place not in self.nearby:
             self.nearby[place] = self._values_nearby(place)
         nearby = self.nearby[place]
@@ -197,7 +197,7 @@ class _Trial:
         return bool(np.all((away <= spread) | _equal(got, right)))  # false for NaN
 
     def _values_nearby(self, place: int) -> NDArray[Any] | None:
-        """Return what the row says by itself if its last digits change; None if it does not always say the same."""
+        """Return the row's values by itself as its last digits change; None if repeated calls on it disagree."""
         row = self.rows.slice(place, 1)
         first, *again = (self.value(row) for _ in range(4))
         if not all(_equal(other, first).all() for other in again):
@@ -207,7 +207,7 @@ class _Trial:
 
 
 def _moved(values: pl.Series, rng: Generator) -> pl.Series:
-    """Return numbers that are smaller by a tiny part, each by another; whole numbers too if that is at least one."""
+    """Return numbers, each reduced by its own tiny fraction; whole numbers only if that rounds to one or more."""
     parts = pl.Series(rng.random(values.len()) * TINY)
     if values.dtype == pl.Float64:
         return values - (values * parts)

@@ -1,11 +1,12 @@
-"""What can be asked of units, and of rows that do not all count the same.
+"""Queries about whole units, and about rows that do not all count equally.
 
-A row source of units draws a unit, then lets one of its rows speak, chosen at random: every unit counts alike, whatever
-it is asked. Two sorts of queries ask for something else:
+A row source of units draws a unit and then one of its rows, chosen at random, so that every unit counts equally
+whatever the question is. Two kinds of queries ask for something else:
 
-    WholeUnit    all rows of the unit together: any, all, at least so many of them, their sum up to a cap
-    Accepted     a row counts with a probability: its weight over the largest, or so that all rows count alike,
-                 whatever the size of their unit; the mean is over what counts (docs/proofs/units.md, Theorem W)
+    WholeUnit    all rows of the unit together: any, all, at least a given number of them, their sum up to a cap
+    Accepted     a row counts with a probability: its weight over the largest weight, or such that all rows count
+                 equally, whatever the size of their unit; the mean is over the rows that count
+                 (docs/proofs/units.md, Theorem W)
 """
 
 import json
@@ -35,7 +36,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", 
 
 
 class Fold(Protocol):
-    """How the rows of a unit become one value: from how many of them count, and the sum of what those say."""
+    """How the rows of a unit become one value: from the number of rows that count and the sum of their values."""
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -43,7 +44,7 @@ class Fold(Protocol):
         ...
 
     def text(self, value: str, unit: str) -> str:
-        """Say it of a value."""
+        """Return the question about this value, in words."""
         ...
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
@@ -53,60 +54,60 @@ class Fold(Protocol):
 
 @dataclass(frozen=True)
 class AtLeast:
-    """Whether so many rows say yes."""
+    """Whether at least this many rows meet the condition."""
 
     rows: int
     bounds = (0.0, 1.0)
 
     def text(self, value: str, unit: str) -> str:
-        """Say it."""
+        """Return the question in words."""
         many = "a row" if self.rows == 1 else f"at least {self.rows:,} rows"
         return f"share of units ({unit}) with {many} such that {value}"
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
-        """Count the yes."""
+        """Return whether enough rows meet it."""
         return total >= self.rows
 
 
 @dataclass(frozen=True)
 class Every:
-    """Whether all rows say yes."""
+    """Whether all rows meet the condition."""
 
     bounds = (0.0, 1.0)
 
     def text(self, value: str, unit: str) -> str:
-        """Say it."""
+        """Return the question in words."""
         return f"share of units ({unit}) with all rows such that {value}"
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
-        """Nobody says no."""
+        """Return whether all rows that count meet it."""
         return total >= counted
 
 
 @dataclass(frozen=True)
 class SumUpTo:
-    """The sum of the rows' numbers, or the number of those that say yes; what is outside [0, cap] is moved there."""
+    """The sum of the rows' numbers, or the number of rows that meet a condition, clipped to [0, cap]."""
 
     cap: float
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """From nothing to the cap."""
+        """From 0 to the cap."""
         return 0.0, self.cap
 
     def text(self, value: str, unit: str) -> str:
-        """Say it."""
+        """Return the question in words."""
         return f"mean over units ({unit}) of the sum of {value}, each up to {self.cap:.15g}"
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
-        """Rescale to [0, 1]; infinity minus infinity counts low."""
+        """Rescale to [0, 1]; infinity minus infinity counts as 0."""
         scaled: Values = np.nan_to_num(np.clip(total, 0.0, self.cap) / self.cap, nan=0.0)
         return scaled
 
 
 @dataclass(frozen=True)
 class WholeUnit(Query):
-    """What all rows of a unit say together. With `where`, of the rows inside; a unit without any does not count."""
+    """One value from all rows of a unit. With `where`, from the rows inside; a unit without any does not count."""
 
     value: RowFunction
     where: RowFunction | None
@@ -124,7 +125,7 @@ class WholeUnit(Query):
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Those of the fold."""
+        """The bounds of the fold."""
         return self.fold.bounds
 
     @cached_property
@@ -135,7 +136,7 @@ class WholeUnit(Query):
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         where = "" if self.where is None else f", among rows where {self.where.text}"
         return self.fold.text(self.value.text, self.unit) + where
 
@@ -158,7 +159,7 @@ class WholeUnit(Query):
 
     @cached_property
     def contributions_directly(self) -> Callable[[Any], tuple[Truths | None, Numbers | Truths]] | None:
-        """What `contributions` does, on arrays, where that is possible."""
+        """Does the same as `contributions`, on arrays; None if that is not possible."""
         value, where = self.value.direct, None if self.where is None else self.where.direct
         if value is None or (self.where is not None and where is None):
             return None
@@ -186,12 +187,12 @@ class WholeUnit(Query):
         return self.where is None and not (self._is_number and self.value.nullable)
 
     def folded(self, counted: Numbers, total: Numbers) -> Values:
-        """Return what each unit says; NaN for one without a row that counts, where that matters."""
+        """Return each unit's value; NaN for a unit without a row that counts, if there can be such units."""
         values = self.fold(counted, total)
         return np.where(counted > 0, values, np.nan) if isinstance(self.statistic, GroupMean) else values
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each row would say if it were a unit by itself."""
+        """Return each row's value, as if it were a unit by itself."""
         counts, adds = self.contributions(rows)
         counted = np.ones(rows.height) if counts is None else counts.astype(np.float64)
         return self.folded(counted, adds.astype(np.float64))
@@ -206,10 +207,10 @@ class Accepted(Composed):
     measure
         The share or the mean.
     weight, largest
-        A number per row, and the largest it may be: a row counts with probability weight/largest. Larger ones count as
-        the largest, missing and negative ones as 0.
+        A number per row, and the largest it may be: a row counts with probability weight/largest. Larger weights count
+        as the largest, missing and negative ones as 0.
     rows_per_unit, unit
-        The most rows of a unit; a draw counts with probability rows/rows_per_unit, so that all rows count alike.
+        The most rows of a unit; a draw counts with probability rows/rows_per_unit, so that all rows count equally.
     """
 
     measure: Measure
@@ -220,7 +221,7 @@ class Accepted(Composed):
 
     @property
     def speaks_of_units(self) -> bool:  # type: ignore[override]
-        """Whether rows count alike."""
+        """Whether all rows count equally, whatever their unit."""
         return self.rows_per_unit is not None
 
     @property
@@ -230,17 +231,17 @@ class Accepted(Composed):
 
     @cached_property
     def statistic(self) -> Statistic:
-        """A mean over what counts."""
+        """A mean over the rows that count."""
         return GroupMean()
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Those of the measure."""
+        """The bounds of the measure."""
         return self.measure.bounds
 
     @cached_property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         weighted = "" if self.weight is None else f", weighted by {self.weight.text} up to {self.largest:.15g}"
         alike = f", every row alike, at most {self.rows_per_unit:,} a unit ({self.unit})" if self.rows_per_unit else ""
         return f"{self.measure.text}{weighted}{alike}"
@@ -256,11 +257,11 @@ class Accepted(Composed):
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """Those of the measure, and the weight."""
+        """The functions of the measure, and the weight."""
         return self.measure.functions if self.weight is None else (*self.measure.functions, self.weight)
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return what each row says; with weights, the probabilities of 0 and of 1."""
+        """Return each row's outcome; with weights, the probabilities of 0 and of 1."""
         if self.weight is None:
             return self.measure.combined(row_values).astype(np.float64)
         *others, weights = row_values
@@ -280,16 +281,16 @@ def build_whole_unit(
     cap: float | None = None,
     where: QueryLike | None = None,
 ) -> WholeUnit:
-    """Return what all rows of a unit say together.
+    """Return a query about all rows of a unit together.
 
     Parameters
     ----------
     query
         A condition; with `cap`, also a number.
     schema
-        What columns there are, and which one names the units.
+        The columns of the data, and which one names the units.
     having, at_least, cap
-        At most one of them: "any" (if all are left out) or "all" of the rows, at least so many, their sum up to a cap.
+        At most one of them: "any" (the default) or "all" of the rows, at least this many rows, or their sum up to this.
     where
         Only rows for which this is true count.
     """
@@ -325,16 +326,16 @@ def build_accepted(
     weight: QueryLike | None = None,
     largest_weight: float | None = None,
 ) -> Query:
-    """Return a share or a mean with rows that count by weights, or alike in units of any size; without options, itself.
+    """Return a share or a mean whose rows count by weight, or equally in units of any size; without options, itself.
 
     Parameters
     ----------
     measure
         The share or the mean.
     schema
-        What columns there are, and which one names the units.
+        The columns of the data, and which one names the units.
     rows_per_unit
-        Rows count alike, and this is the most that a unit has.
+        All rows count equally; this is the most that a unit has.
     weight, largest_weight
         A number per row that says how much it counts, and the largest it may be.
     """

@@ -1,18 +1,19 @@
 """One file, one kind of question: signature, price, steps, answer class, JSON.
 
-question     what a question and a kind are; context (what is known beforehand) and drawing (what its steps may use)
+question     what a question is; context (what is known beforehand) and drawing (what its steps may use)
+kind         what a kind of question is: one signature, and the class of its answers
 options      the options of questions: how each is written in JSON, on a command line, in a form
 verbs        the methods of `Session` and of the client, made from kinds
 price        what a question would cost
 budget       what is left to ask
 batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame; the submissions to a board, the best first
-expectations what is expected of answers, and whether they keep it
+expectations ranges that answers should lie in, and whether they do
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
-sql          from a SELECT to questions, and from their answers to a frame
-stages       questions in several steps: the means that moments are worked out of, looks until a margin is reached
+sql          turns a SELECT into questions, and their answers into a frame
+stages       questions in several steps: the means that moments are computed from, looks until a margin is reached
 moments      the kinds variance, std, covariance, correlation and slope
 mean, difference, count, total, histogram, top, auc, quantile, flips, minimize, check, register, submit, confusion,
              units    the other kinds
@@ -47,7 +48,7 @@ OWN = (
     "confusion",
     "units",
 )
-OTHERWISE_CALLED = {  # elsewhere
+OTHERWISE_CALLED = {  # names that other tools use for these kinds
     **dict.fromkeys(("average", "avg", "share", "proportion", "percentage", "rate"), "mean"),
     **dict.fromkeys(("median", "percentile"), "quantile"),
     **dict.fromkeys(("stddev", "sd"), "std"),
@@ -66,7 +67,7 @@ KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 
 def kind_named(name: object) -> "Kind[..., Any]":
-    """Return the kind with this name, or refuse in words."""
+    """Return the kind with this name, or refuse it with a suggestion."""
     found = KINDS.find(name)
     if found is None:
         meant = OTHERWISE_CALLED.get(str(name).lower())

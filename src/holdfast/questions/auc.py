@@ -1,6 +1,6 @@
 """The area under the ROC curve: how often a positive scores higher than a negative.
 
-It is a statement about two rows. Every draw is of one row all the same: scores are cut into steps, and the shares of
+This is a statement about pairs of rows, yet every draw is of one row: scores are cut into steps, and the shares of
 positives and of negatives above each cut confine the curve between two staircases.
 """
 
@@ -40,7 +40,7 @@ class Ranked(RowQuery):
     score
         The score, rescaled to [0, 1], and which rows count.
     positive
-        Which rows are positive; one for which that is not known does not count.
+        Which rows are positive; a row for which that is not known does not count.
     cuts
         Where one step ends and the next begins, on the scale of [0, 1], increasing.
     """
@@ -51,7 +51,7 @@ class Ranked(RowQuery):
 
     @property
     def steps(self) -> int:
-        """How many there are for each."""
+        """The number of steps of positives, and of negatives."""
         return len(self.cuts) + 1
 
     @cached_property
@@ -71,7 +71,7 @@ class Ranked(RowQuery):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """The question in words."""
         return f"ROC AUC of {about(self.score)} for {self.positive.text} in {self.steps} steps"
 
     @cached_property
@@ -90,8 +90,8 @@ class Ranked(RowQuery):
         return np.where(outside, 2 * self.steps, found).astype(np.int64)
 
 
-STEPS, MOST_STEPS = 8, 100  # those that are looked for, at most; those that may be given
-LEVELS = 9  # how often the range is halved for every cut that is looked for
+STEPS, MOST_STEPS = 8, 100  # the most steps that are searched for; the most that may be given
+LEVELS = 9  # how often the range is halved for every cut that is searched for
 NARROW = 2.0**-20
 
 
@@ -120,8 +120,8 @@ def auc(
         The declared range of the score, where none was declared with the data; values outside are clipped.
     cuts
         Where scores are cut into steps, increasing: scores in one step are not told apart, and each step costs two
-        answers. Left out, coins look for seven places with about as many rows between them, or fewer where a session
-        has room for fewer outcomes, for one more answer; without coins, the range is divided equally.
+        answers. If left out, a session of coins searches for seven cuts with about equally many rows between them, or
+        fewer if it has room for fewer outcomes, for one more answer; without coins, the range is divided equally.
     where
         Only rows for which this is true count.
     rows_per_query
@@ -161,7 +161,7 @@ def auc(
         question,
         text=f"{question.text} that are looked for",
         identity=None if question.identity is None else encode({"steps are looked for": question.identity}),
-        usual=None,  # another question's, which gives its cuts
+        usual=None,  # that would be the identity of the question with given cuts
         cost=Cost(cost.charge + most * each.charge, cost.intervals),
         rows_read=question.rows_read + most * rows,
         work=question.work + most * (RELEASE_WORK + rows * score.work),
@@ -169,14 +169,14 @@ def auc(
 
 
 def _above(score: Share | Mean, threshold: float) -> Sliced:
-    """Return a coin that is one where the score is at least `threshold`, and perhaps where it is just below."""
+    """Return a coin that is 1 where the score is at least `threshold`, and may be 1 where it is just below."""
     return Sliced(score, (threshold - NARROW, threshold))
 
 
 def _equally_filled(drawing: Drawing, score: Share | Mean, steps: int, draws: int) -> tuple[float, ...]:
-    """Return cuts that have about as many rows between them, by halving the range where they can be.
+    """Return cuts with about equally many rows between them, found by bisection.
 
-    What coins say here is not certified: it decides where to look, as any question may depend on answers.
+    These releases are not certified: they only decide where to cut, as any question may depend on earlier answers.
     """
     (whole,) = drawing.release(Sliced(score, (0.0, 1.0), -1), draws).values
     seen = {0.0: max(whole, 1e-9), 1.0: 0.0}
@@ -206,7 +206,7 @@ def _cuts(cuts: Any, low: float, high: float, steps: int) -> list[float]:
 
 
 def _seen(shares: Sequence[float], steps: int) -> float:
-    """Return the area as it was seen, scores of one step as ties; 1/2 if a group seems empty."""
+    """Return the area that the shares give, with scores of one step as ties; 1/2 if a group seems empty."""
     positives, negatives = np.array(shares[:steps]), np.array(shares[steps : 2 * steps])
     pairs = positives.sum() * negatives.sum()
     below = np.concatenate([[0.0], negatives.cumsum()[:-1]])

@@ -1,6 +1,6 @@
 """Several questions at once: lists of them, what they cost together, and their answers.
 
-A question of a list is text (a mean), or a dict with its kind and options, as they travel and as YAML has them:
+A question in a list is text (a mean), or a dict with its kind and options, as in JSON or YAML:
 
     - dep_delay > 15
     - {query: dep_delay, where: carrier = 'UA'}
@@ -32,7 +32,7 @@ Asked = str | Mapping[str, object]
 
 
 def build_all(questions: Iterable[Asked], context: Context, names: Sequence[str] = ()) -> list[Question]:
-    """Return the questions of a list, checked and priced; a refusal says which of them it is about, by its name."""
+    """Return the questions of a list, checked and priced; a refusal names the question that it is about."""
     if isinstance(questions, str | bytes | Mapping) or not isinstance(questions, Iterable):
         raise InvalidArgument(
             f"questions must be a list of questions; got {type(questions).__name__}.", name="questions"
@@ -57,7 +57,7 @@ def _build(asked: Asked, context: Context) -> Question:
 
 
 def together_of(questions: Sequence[Question], is_answered: Callable[[Question], bool] = lambda _: False) -> Question:
-    """Return one question that costs what those cost together that were not asked before."""
+    """Return one question that costs as much as all those together that were not asked before."""
     _refuse_looks(questions)
     new = {one.identity or id(one): one.cost for one in questions if not is_answered(one)}.values()
     total = Cost(sum(cost.charge for cost in new), sum(cost.intervals for cost in new))
@@ -65,7 +65,7 @@ def together_of(questions: Sequence[Question], is_answered: Callable[[Question],
 
 
 def _refuse_looks(questions: Sequence[Question]) -> None:
-    """Refuse questions that look again: whether they do depends on what they see, so nobody could say what all cost."""
+    """Refuse questions that look again: how often depends on what they see, so their cost is not known beforehand."""
     for place, one in enumerate(questions, start=1):
         if one.after is not None:
             raise InvalidArgument(
@@ -116,7 +116,7 @@ class Questions(Sequence[Asked]):
         Parameters
         ----------
         path
-            The file; what ends in .json is JSON.
+            The file; JSON if its name ends in .json, else YAML.
         """
         return cls(read_list(path))
 
@@ -139,7 +139,7 @@ def _line(asked: Asked) -> str:
 
 
 def read_list(path: str | Path) -> list[Any]:
-    """Read a list from a YAML file, or from a JSON file: what ends in .json."""
+    """Read a list from a YAML file, or from a JSON file, whose name ends in .json."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -177,7 +177,7 @@ def _yaml(text: str, file: Path) -> object:
 
 @dataclass(frozen=True)
 class Prices:
-    """What questions would cost together: `each`, and in all.
+    """What questions would cost: `each`, and all together.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Prices:
         questions, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
         answered
-            What the answers given cost.
+            The cost of the answers given so far.
         is_answered
             Whether a question was asked before.
         """

@@ -1,10 +1,10 @@
 """What is left to ask.
 
-A session that goes on never runs out: a budget says how wide answers are now and after more of them. Where there is an
-end, it is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers
-left" is how many ordinary answers both can still pay for. A plan that goes on is kept so, too, until it is used up.
+A session without an end never runs out: its budget says how wide answers are now and after more of them. A session with
+an end keeps two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers left" is
+how many ordinary answers both can still pay for. A plan that goes on after its end keeps both until it is used up.
 
-No rows are needed to tell, so nothing here imports what reads them.
+No rows are needed for this, so nothing here imports code that reads them.
 """
 
 from collections.abc import Mapping
@@ -30,23 +30,24 @@ class Budget:
     Parameters
     ----------
     answers_left, answers_total
-        Ordinary answers that can still be paid for, and those that were planned for; None where there is no end. In a
-        plan that goes on, those that have its margin.
+        Ordinary answers that can still be paid for, and those that were planned for; None if there is no end. In a
+        plan that goes on after its end, only answers with its margin count.
     answers_given
         How many questions have been answered.
     margin
         The margin of an ordinary answer now.
     outlook
-        Where there is no end: pairs of a number of answers, from now on, and the margin of an ordinary answer after
-        them. In a session that checks: of a number of wrong guesses, and how wide a check is after them, beyond the
-        margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid tells.
+        If there is no end: pairs of a number of further answers and the margin of an ordinary answer after them. In a
+        session that checks: pairs of a number of further wrong guesses and how wide a check is after them, beyond the
+        margin of its guess. On a board: pairs of a number of further improvements and how wide intervals are around
+        what the grid tells.
     asks
-        The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
+        The only kind of question that is accepted, "check" or "submit"; None: all kinds that ask for values.
     ends
         Whether questions are refused when no answers are left.
     checks
-        Where other rows check guesses beside: pairs of a number of wrong guesses, from now on, and how wide a check is
-        after them, beyond the margin of its guess.
+        If other rows also check guesses: pairs of a number of further wrong guesses and how wide a check is after them,
+        beyond the margin of its guess.
     """
 
     answers_left: int | None
@@ -65,11 +66,11 @@ class Budget:
         Parameters
         ----------
         guarantee
-            The one that stands.
+            The guarantee in force.
         spent
-            What was taken by all questions.
+            What all questions have taken.
         answered
-            What the answers given cost.
+            The cost of the answers given so far.
         """
         terms = guarantee.terms
         outlook = guarantee.outlook((spent.charge, spent.intervals), (answered.charge, answered.intervals))
@@ -124,7 +125,7 @@ class Budget:
         return "".join(shown)
 
 
-_AHEAD = {  # what is as wide as it is, and after what
+_AHEAD = {  # whose width is shown, and after what
     "check": ("a check, beyond the margin of its guess", "{:,} more wrong"),
     "submit": ("a submission, around what the grid tells", "{:,} more that improve"),
 }

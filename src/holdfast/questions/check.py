@@ -23,8 +23,8 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 
-ERRORS = 4  # standard errors of the held estimate that a margin covers, where none is given
-APART = 3  # and of how far the two parts lie apart, where the guess is what the exploration part says
+ERRORS = 4  # standard errors of the held rows' estimate that the default margin covers
+APART = 3  # and standard errors of the difference of both parts, if the guess comes from the exploration part
 SAYS = {
     HOLDS: "the guess holds",
     TOO_LOW: "the guess is too low",
@@ -35,7 +35,7 @@ SAYS = {
 
 @dataclass(frozen=True, repr=False)
 class CheckAnswer(AnyAnswer):
-    """How a guess fares on rows that nobody has seen, and an interval for the population.
+    """Whether a guess holds on rows that nobody has seen, and an interval for the population.
 
     Parameters
     ----------
@@ -151,10 +151,10 @@ def check(
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     versus
-        A condition that gives another group: then it is about the difference, `where` less `versus`. Rows for which
+        A condition for another group: the guess is then about the difference, `where` minus `versus`. Rows for which
         both are true count in the first.
     at_least
-        The least number of held rows in a group, or in each of two; left out, what the exploration part lets expect,
+        The least number of held rows in a group, or in each of two; left out, what the exploration part suggests,
         with some to spare.
     rows_per_query
         Held rows that are sampled; left out, all are read, which makes the interval narrowest.
@@ -176,9 +176,9 @@ def check(
     asked = _asked(query, context, within, where, versus)
     draws = _draws(guarantee, asked, rows_per_query)
     guessed = _guessed(asked, context, guarantee.terms.rows, draws, guess, margin, at_least)
-    code = guessed.code_nats(context.schema) if draws >= guarantee.terms.rows else inf  # for all rows alone
+    code = guessed.code_nats(context.schema) if draws >= guarantee.terms.rows else inf  # only if all rows are read
     if guessed.group and not guarantee.terms.identical:
-        code += log(guarantee.terms.rows)  # the least number of rows has to be named, too
+        code += log(guarantee.terms.rows)  # the code must also name `at_least`
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)
@@ -208,7 +208,7 @@ def check(
         kind=CHECK.name,
         text=guessed.text,
         identity=identity,
-        usual=identity,  # all rows stay usual; with fewer, a margin that is left out is another
+        usual=identity,  # reading all rows stays usual; with fewer rows, the default margin differs
         cost=cost,
         rows_read=draws,
         work=RELEASE_WORK + draws * guessed.work,
@@ -228,7 +228,7 @@ def _asked(
     where: QueryLike | None,
     versus: QueryLike | None,
 ) -> Guess:
-    """Return what is asked, its numbers still to be filled in."""
+    """Return the guess, with its numbers still to be filled in."""
     measure = build_mean(query, context.schema, within=within, where=where)
     if versus is None:
         return Guess(measure, 0.0, 0.0, 0)
@@ -241,7 +241,7 @@ def _asked(
 
 
 def _draws(guarantee: Checks, asked: Guess, rows_per_query: int | None) -> int:
-    """Return how many rows the check reads: all, or fewer that are sampled."""
+    """Return how many rows the check reads: all, or a smaller sample."""
     rows = guarantee.terms.rows
     if rows_per_query is None and asked.group:
         return rows
@@ -279,9 +279,9 @@ def _guessed(
     margin: float | None,
     at_least: int | None,
 ) -> Guess:
-    """Return the guess with all that was left out: from the exploration part, never from the held rows.
+    """Return the guess, with what was left out filled in from the exploration part, never from the held rows.
 
-    Of those, so many `rows` are kept aside, and `draws` are read.
+    `rows` is the number of held rows, `draws` the number of them that are read.
     """
     (low, high), group = asked.bounds, asked.group
     found = None
@@ -317,8 +317,8 @@ def _guessed(
         widest = sqrt((guess - low) * (high - guess))
         deviation = widest if found is None else min(widest, found.deviation)
         speak = replace(asked, at_least=int(at_least or 0)).speaking(rows)
-        least = (high - low) / min(speak, draws)  # one row
-        # The held rows stray from the population, and the rows that are sampled from the held ones.
+        least = (high - low) / min(speak, draws)  # the weight of one row
+        # The held rows differ from the population, and a sample of them differs from the held rows.
         error = sqrt(1 / speak + (1 / draws if draws < rows else 0.0))
         spread = ERRORS * error
         if found is not None and guess == found.mean:
@@ -355,7 +355,7 @@ def _explored(asked: Guess, rows: RowSource) -> _Found:
     low, high = asked.bounds
     first, *others = (float(part.mean()) for part in known)
     mean = first if not others else (1 + first - others[0]) / 2
-    # Of two groups, half of the rows that speak say the one thing, half the other.
+    # With two groups, each has half of the weight: the variances are averaged.
     deviation = sqrt(sum(float(part.var()) for part in known) / len(known))
     return _Found(low + (high - low) * mean, (high - low) * deviation, fewest / len(rows), len(rows))
 

@@ -1,8 +1,8 @@
-"""How predictions err: their four cells, by the rows of a board that answer, and precision, recall and F1.
+"""How predictions err: the four cells, precision, recall and F1, from the rows of a board that answer questions.
 
-One histogram says how many rows are in each cell (what is, and what is predicted), for the price of one answer a cell.
-Precision, recall and F1 are shares of shares; their ranges over everything that the intervals of the cells allow hold
-together with all other answers of the session.
+One histogram says how many rows are in each cell (the label, and its prediction), for the price of one answer per cell.
+Precision, recall and F1 are ratios of shares. Their intervals are the ranges that the intervals of the cells allow, so
+they hold together with all other answers of the session.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class ConfusionAnswer(AnyAnswer):
 
     @property
     def precision(self) -> Answer:
-        """The share of positives among those predicted to be."""
+        """The share of positives among rows predicted to be positive."""
         return self._ratio(("true positives",), ("false positives",))
 
     @property
@@ -58,19 +58,19 @@ class ConfusionAnswer(AnyAnswer):
 
     @property
     def specificity(self) -> Answer:
-        """The share of negatives that are left alone."""
+        """The share of negatives that are predicted to be negative."""
         return self._ratio(("true negatives",), ("false positives",))
 
     @property
     def f1(self) -> Answer:
-        """The harmonic mean of precision and recall: 2J/(1 + J), where J is the share of hits among all that count."""
+        """The harmonic mean of precision and recall: 2J/(1 + J), where J is TP/(TP + FP + FN)."""
         found = self._ratio(("true positives",), ("false positives", "false negatives"))
         values = (found.value, found.low, found.high)
         value, low, high = (2 * jaccard / (1 + jaccard) for jaccard in values)
         return replace(found, value=value, low=low, high=high)
 
     def _ratio(self, part: Sequence[str], rest: Sequence[str]) -> Answer:
-        """Return the share of some cells among these and others."""
+        """Return the share of the cells in `part` among those in `part` and `rest`."""
         every = dict(self.cells)
         if len(self.answers) > len(CELLS):
             every["other"] = self.answers[-1][1]
@@ -141,7 +141,7 @@ def confusion(
     positive_label: Annotated[str, About(ShortText("true"), "The label that counts as positive.")] = "true",
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
-    """Return precision, recall and F1 of `predictions` for the rows of a board, by those that answer.
+    """Return precision, recall and F1 of `predictions`, from the rows of a board that answer questions.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How many rows meet a condition: a share, times how many there are."""
+"""How many rows meet a condition: a share, times the size of the population."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ def count(
     query
         A condition: SQL text, a Polars expression or a function of one row.
     population
-        How many the population has. Left out, the answer is for one as large as the data: what is expected of as many
-        rows as there are, not what these rows happen to have.
+        The size of the population. If left out, the answer is for one as large as the data: what is expected of that
+        many rows, not what these rows happen to be.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
 

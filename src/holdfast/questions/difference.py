@@ -17,17 +17,17 @@ from holdfast.questions.question import Context, Drawing, Question, Result
 from holdfast.questions.stages import DrawnStages, PlannedStages
 
 GAP = QuadraticForm(x=1.0, y=-1.0)
-OF_PAIRS = 2.0  # draws, in ordinary answers
+OF_PAIRS = 2.0  # draws of a pair, in ordinary answers
 
 
 @dataclass(frozen=True, repr=False)
 class DifferenceAnswer(Answer):
-    """The mean of the first group less that of the second, with its interval; beside it, both means.
+    """The mean of the first group minus that of the second, with its interval; also both means.
 
     Parameters
     ----------
     value, low, high, record, bounds
-        As of every answer; the bounds are those of a difference.
+        As for every answer; the bounds are those of a difference.
     first, second
         The means of both groups, with their intervals; None for a pair. All intervals hold at once.
     """
@@ -72,7 +72,7 @@ class DifferenceAnswer(Answer):
 
 
 def _corners(first: Estimate, second: Estimate, low: float, high: float) -> list[Interval]:
-    """Return the corners of what both intervals and the difference's allow: the ratio is extreme in one of them."""
+    """Return the corners of the pairs of means that all three intervals allow: the ratio is extreme in one of them."""
     corners = [(a, b) for a in (first.low, first.high) for b in (second.low, second.high) if low <= a - b <= high]
     for gap in (low, high):
         corners += [(a, a - gap) for a in (first.low, first.high) if second.low <= a - gap <= second.high]
@@ -82,7 +82,7 @@ def _corners(first: Estimate, second: Estimate, low: float, high: float) -> list
 
 _GROUP = About(Text("carrier = 'UA'"), "A condition: the first group.")
 _OTHER = About(Text("carrier = 'AA'"), "A condition: the second group; left out, all other rows.")
-_MINUS = About(Text("arr_delay > 15"), "What is subtracted in every row, in place of groups: a pair of one kind.")
+_MINUS = About(Text("arr_delay > 15"), "What is subtracted from the query in every row, instead of groups.")
 
 
 def difference(
@@ -106,8 +106,8 @@ def difference(
         Conditions that say which rows are in which group. A row that is in both counts in neither. Left out, the second
         group is all rows that are not in the first.
     minus
-        In place of groups, what is compared with `query` in every row: how much more often that one is true, or by how
-        much its mean is larger. Where both are nearly always the same, this is narrow.
+        Instead of groups, what is compared with `query` in every row: the answer is how much more often `query` is
+        true, or by how much its mean is larger. It is narrow if both are nearly always the same.
     within
         The declared range of a number, where none was declared with the data; values outside are clipped.
     where
@@ -118,7 +118,7 @@ def difference(
     Returns
     -------
     DifferenceAnswer
-        The difference and its interval for the population; of groups, also both means.
+        The difference and its interval for the population; for groups, also both means.
     """
     if (group is None) == (minus is None) or (minus is not None and other is not None):
         raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""What is expected of answers: whether their intervals keep it, break it, or leave it open.
+"""Expectations about answers: whether their intervals keep them, break them, or leave them open.
 
 A list of expectations is a list of questions, each with what is expected of its answer:
 
@@ -26,7 +26,7 @@ ENDS = ("at_least", "at_most")
 
 @dataclass(frozen=True)
 class Expected:
-    """A question, and between which numbers its answer should be."""
+    """A question, and the range that its answer should lie in."""
 
     question: Mapping[str, object]
     at_least: float = -inf
@@ -51,7 +51,7 @@ class Expected:
 
 
 def read_expectations(path: str | Path) -> list[Expected]:
-    """Read expectations from a YAML file, or a JSON file; what is wrong with one names its place."""
+    """Read expectations from a YAML file, or a JSON file; a refusal names the place of the faulty one."""
     found = [_read(one, place) for place, one in enumerate(read_list(path), start=1)]
     if not found:
         raise InvalidArgument(f"{path} has no expectations.", name="expectations")

@@ -1,4 +1,4 @@
-"""Single flips (sampling counting queries): 0 or 1, with expectation near the share of rows that say yes."""
+"""Single flips (sampling counting queries): 0 or 1, with expectation near the share of rows that meet a condition."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

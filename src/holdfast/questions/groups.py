@@ -1,8 +1,8 @@
-"""A share or a mean in every declared group, in as few passes over drawn rows as keep the noise small.
+"""A share or a mean in every declared group, in the fewest passes over drawn rows that keep the noise small.
 
-One pass serves several groups: a draw lands in one of them, or outside. It is charged as if each group had been asked
-with a pass of its own, since it says as much; but it reads the rows of one. More groups in a pass also mean more random
-outcomes among its draws, so there are as many passes as leave three quarters of the draws as they fell.
+One pass serves several groups: a draw lands in one of them, or outside. A pass is charged as if each group had been
+asked in a pass of its own, since it reveals as much, but it reads the rows of one. More groups in a pass also mean more
+random outcomes among its draws, so there are enough passes that three quarters of the draws stay unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
     Parameters
     ----------
     by
-        What the groups were made by.
+        The expressions that define the groups.
     groups
         The values of each group.
     answers, shares
@@ -138,11 +138,11 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     Parameters
     ----------
     kind
-        The kind of question that asks.
+        The kind of the question.
     context, rows_per_query
         As for every question; the rows are those of one pass.
     grouped
-        What is asked, of all groups.
+        The query about all groups.
     """
     draws = context.draws(grouped, rows_per_query)
     together = max(1, (context.guarantee.most_at_once - 1) // 2)

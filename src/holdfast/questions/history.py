@@ -1,4 +1,4 @@
-"""Every answer so far, read back from the ledger: as answers, as a frame; those of a board as its standings."""
+"""Every answer so far, read back from the ledger: as answers, as a frame or, for a board, as its standings."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAn
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:
     """Return one row per released interval; a histogram has one for each category.
 
-    `registered` is the number of the entry in which the question was written down before it was asked, if it was.
+    The column `registered` is the number of the entry that registered the question before it was asked, if any did.
     """
     lines = []
     for entry in entries:
@@ -90,8 +90,8 @@ STANDINGS = {
 class Standings:
     """The standings of a board, which follow its ledger as it grows.
 
-    Every improvement was in a better cell than the one before it, so the order in time is the order of scores. What is
-    known of the others is only that they were not better than the best at their time.
+    Every improvement was in a better cell than the one before it, so the order in time is the order of scores. All
+    that is known of the others is that they were not better than the best at their time.
     """
 
     def __init__(self, ledger: Ledger, standing: Callable[[], Guarantee]) -> None:

@@ -34,15 +34,15 @@ class Kind(Generic[P, A]):
     Parameters
     ----------
     name
-        What it is called: the name of the verb.
+        Its name, which is also that of the verb.
     build
         The function that checks and prices a question: `build(context, subject, *, options)`.
     answer
         The class of its answers.
     options
-        What may be given; the first is the subject, what is asked about.
+        Its options; the first is the subject, what is asked about.
     grouped
-        The class of its answers for several groups, whose results have `groups`; None if it has no such.
+        The class of its answers for several groups, whose results have `groups`; None if it has none.
     """
 
     name: str
@@ -75,9 +75,9 @@ class Kind(Generic[P, A]):
         Parameters
         ----------
         context
-            The guarantee that stands and the schema of the data.
+            The guarantee in force and the schema of the data.
         *args, **options
-            The subject and the options of the kind; options that it does not have are refused in words.
+            The subject and the options of the kind; options that it does not have are refused.
         """
         try:
             question = self.build(context, *args, **options)
@@ -85,7 +85,8 @@ class Kind(Generic[P, A]):
             self.check_options(args, options)
             raise
         if options.get(ROWS) is not None and question.usual is None and context.reads_fewer and question.finish is None:
-            # What was asked as usual may be asked for by its number now; not a check, which reads all rows or others.
+            # An earlier answer from the usual number of rows will do if it read no fewer rows. Not for a check, which
+            # reads all rows, or other rows.
             usual = self.build(context, *args, **(options | {ROWS: None}))  # type: ignore[arg-type]
             question = replace(question, usual=usual.identity)
         unit = context.schema.unit
@@ -106,7 +107,7 @@ class Kind(Generic[P, A]):
             Writes a name as the caller does, for messages.
         """
         if not args and self._required <= options.keys() <= self._names:
-            return  # as of nearly every question
+            return  # nearly every question ends here
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
@@ -130,7 +131,7 @@ class Kind(Generic[P, A]):
         return self.answer if self.grouped is None or "groups" not in result else self.grouped
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
+        """Write `values`, subject and options by name, as JSON: None is left out, what cannot be sent is refused."""
         return {"kind": self.name} | {
             option.name: option.form.to_json(option.name, values[option.name]) for option in self._given(values)
         }
@@ -140,7 +141,7 @@ class Kind(Generic[P, A]):
         return {option.name: option.form.from_json(values[option.name]) for option in self._given(values)}
 
     def _given(self, values: Mapping[str, object]) -> list[Option]:
-        """Return the options that have a value; None is one only where something is required, and refused there."""
+        """Return the options that have a value; None counts as one only for a required option, which refuses it."""
         self.check_options((), values)
         named = [option for option in self.options if option.name in values]
         return [option for option in named if option.required or values[option.name] is not None]
@@ -149,5 +150,5 @@ class Kind(Generic[P, A]):
 def kind_of(
     build: Callable[Concatenate[Context, P], Question], answer: type[A], grouped: type[AnyAnswer] | None = None
 ) -> Kind[P, A]:
-    """Return the kind that a function and its answer class make, and the class of answers for several groups."""
+    """Return the kind made from a function, the class of its answers, and that of answers for several groups."""
     return Kind(build.__name__, build, answer, options_of(build), grouped)

@@ -31,7 +31,7 @@ from holdfast.questions.options import (
 from holdfast.questions.question import Context, Drawing, Question, Result, identity_of
 from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
 
-COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not
+COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
 EXAMPLE_CUTS = (1 / 8, 1 / 4, 1 / 2)  # of the range: half as wide for delays, distances and wages, 8 % wider for coins
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
 
@@ -61,7 +61,7 @@ def mean(
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
 
-    Of data of units, it is that of a random row of a random unit: every unit counts alike.
+    For data with units, it is that of a random row of a random unit: every unit counts equally.
 
     Parameters
     ----------
@@ -72,26 +72,26 @@ def mean(
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     rows_per_unit
-        Of data of units: every row counts alike, and this is the most that a unit has; the rows of a larger one count
-        as so many together.
+        For data with units: every row counts equally, and this is the most rows that a unit has; the rows of a larger
+        unit count as this many together.
     weight, largest_weight
-        Rows count in proportion to this number, such as a survey weight; larger ones count as the largest.
+        Rows count in proportion to this number, such as a survey weight; larger weights count as the largest.
     by, groups
         Answer for each of several groups at once: `by` is a column or an expression, or a list of them; `groups` are
-        their values. With several expressions, tuples of values, or for each a list of values, all combined. Left out:
-        the categories declared with the data.
+        their values. With several expressions: tuples of values, or a list of values for each, to be combined. If left
+        out, the categories declared with the data.
     slices
-        For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
-        own, for the same price; narrower if most values lie in a small part of the range.
+        For numbers with few large values: where to cut their range, increasing. Each slice gets draws of its own, for
+        the same price; the interval is narrower if most values lie in a small part of the range.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
         Look at 1,000 draws first, then at twice as many in all, and so on, until the margin is this small. Each look
-        costs what it draws, and all share one answer's confidence. It pays for rare events and groups: who knows how
-        many rows they need?
+        costs what it draws, and all share one answer's confidence. It pays off for rare events and groups, where the
+        number of rows needed is not known beforehand.
     mechanism
-        How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
-        noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.
+        How this one answer is made; if left out, as planned. In a session of coins, "gaussian" reads all rows once and
+        adds noise, for the same price; it is worth it for an answer so narrow that coins would read more rows.
 
     Returns
     -------
@@ -136,17 +136,17 @@ def mean(
 
 
 def _leave_out(beside: str, **options: object) -> None:
-    """Refuse options that cannot be given beside another one."""
+    """Refuse options that cannot be given together with another one."""
     for name, value in options.items():
         if value is not None:
             raise InvalidArgument(f"{name} must be left out beside {beside}.", name=name)
 
 
 def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> Question:
-    """Return the question that asks every slice of a number, with as many draws together as it has without slices.
+    """Return the question about every slice of a number, with as many draws in all as it has without slices.
 
-    Where some rows do not count, they are put where the mean was seen, by a few draws, and a slice ends there: so they
-    are in no doubt.
+    If some rows may not count, they are put at an estimate of the mean, from a few draws, where a slice ends; so they
+    add no uncertainty.
     """
     context.guarantee.supports_slices()
     draws, measure = context.draws(sliced, rows_per_query), sliced.measure

@@ -44,19 +44,19 @@ class MinimumAnswer(AnyAnswer):
     accuracy
         The share of rows that the model gets right, with its interval; None if it does not say yes or no.
     excess_bound
-        How far the loss can be above the smallest one, together with all intervals of the session; None where nothing
-        is promised, or nothing better than the loss itself.
+        How far the loss can be above the smallest one; it holds together with all intervals of the session. None if
+        nothing is guaranteed, or nothing better than the loss itself.
     expected_excess_bound
         The same in expectation over the session, for a loss whose range was fixed before it.
     distance_bound
-        How far the point can be from the best one; only with l2, by strong convexity, and None where the domain itself
-        says as much.
+        How far the point can be from the best one; only with l2, by strong convexity. None if the size of the domain
+        implies as much.
     coefficient_intervals
         Where the best model's coefficients lie, by `distance_bound`; None where that is None.
     domain
         Where the point was looked for.
     iterations, gradient_evaluations
-        Steps of descent, and values of a gradient's coordinate that were evaluated on a row.
+        Steps of descent, and how often a coordinate of a gradient was evaluated on a row.
     record
         Where the answer comes from.
     """
@@ -167,7 +167,7 @@ class MinimumAnswer(AnyAnswer):
 
     @property
     def _accuracy(self) -> str:
-        """The accuracy as text; the small print stands beside the loss."""
+        """The accuracy as text, without the small print, which the loss has."""
         assert self.accuracy is not None
         value, low, high = self.accuracy.rounded()
         return f"{value}  [{low}, {high}]"
@@ -203,7 +203,7 @@ def minimize(
     ] = None,
     average: Annotated[str, About(Choice(AVERAGES), "Which points of the run are averaged.")] = AVERAGES[0],
     mechanism: Annotated[str | None, About(Choice(tuple(GRADIENTS)), "How gradients are answered.")] = None,
-    runs: Annotated[int, About(Whole(1, "1"), "Run so often, keep the best run.")] = 1,
+    runs: Annotated[int, About(Whole(1, "1"), "How many runs to make; the best one is kept.")] = 1,
     select: Annotated[str | None, About(Choice(tuple(SELECTORS)), "How the best run is chosen.")] = None,
 ) -> Question:
     """Return a point of small population loss in a ball or box, and the interval of its loss.
@@ -296,7 +296,7 @@ def minimize(
 
 
 def _require_dealt(fit: Fit, terms: Terms) -> None:
-    """Refuse a fit that the cards of a deck were not dealt for: they are counted as the plan's own answers draw."""
+    """Refuse a fit that a deck has no cards for: they were dealt for the plan's own mechanism and number of rows."""
     by = [fit.mechanism, *(() if fit.choice is None else (fit.choice.mechanism,))]
     if any(mechanism != terms.mechanism for mechanism in by):
         raise InvalidArgument(
@@ -310,7 +310,7 @@ def _require_dealt(fit: Fit, terms: Terms) -> None:
 
 
 def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:
-    """Return what certifies the point: its loss, and its accuracy if the model says yes or no."""
+    """Return the queries that certify the point: its loss, and its accuracy if the model says yes or no."""
     objective = fit.descent.objective
     queries: list[LossAt | AccuracyAt] = [LossAt(objective, point)]
     if objective.classifies:
@@ -319,7 +319,7 @@ def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:
 
 
 def located(fit: Fit, found: Run, trivial: float, guarantee: Guarantee) -> Result:
-    """Return the point and what is promised of it: only what says more than `trivial`, the loss itself."""
+    """Return the point and its bounds, except those that say no more than `trivial`, the loss itself."""
     objective, domain = fit.descent.objective, fit.descent.domain
     likely, expected = fit.promise(found.regret, guarantee).likely, fit.promise(at=guarantee).expected
     if likely is not None and likely >= trivial:

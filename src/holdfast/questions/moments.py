@@ -1,7 +1,7 @@
 """Variance, standard deviation, covariance, correlation, slope: means of quadratic functions, asked in stages.
 
-What is asked of one number, and what of two, is a signature each (`of_one`, `of_two`); a moment says which stages it
-has, and how it is worked out of what they say.
+Questions about one number and about two have a signature each (`of_one`, `of_two`); a moment says which stages it has,
+and how it is computed from their results.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ from holdfast.questions.question import Context, Drawing, Question, Result
 from holdfast.questions.stages import FIRST, DrawnStages, Found, Imagined, PlannedStages, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
-ROUNDING = 1e-12  # of roots and quotients
-SMALLEST = 1e-8  # a variance that is divided by as if it were seen
+ROUNDING = 1e-12  # bounds the relative rounding errors of roots and quotients
+SMALLEST = 1e-8  # replaces a smaller estimate of a variance that is divided by
 DEVIATIONS = (0.02, 0.1, 0.25)  # of numbers, in parts of their ranges, for which a price says what to expect
-BEYOND = 0.7  # of the doubt of a quotient: so far from it its ends are looked for
+BEYOND = 0.7  # the ends of a quotient are searched for at this part of its uncertainty from the estimate
 SQUARE, OTHER_SQUARE, PRODUCT = QuadraticForm(xx=1.0), QuadraticForm(yy=1.0), QuadraticForm(xy=1.0)
 
 P = ParamSpec("P")
@@ -38,7 +38,7 @@ Ranged = tuple[Found, Interval]  # and the range it has to be in
 
 
 def variance_of(stages: Stages) -> Ranged:
-    """Return the variance of one value: E(x-c)^2 about the mean c as seen, less how far from there the mean can be."""
+    """Return the variance of one value: E(x-c)^2 about its estimated mean c, less what the error of c can add."""
     stages.center()
     value, (low, high) = stages.central(SQUARE, stages.count(11 / 8))
     least, most = (stages.centers[0] + end for end in stages.offsets[0])
@@ -47,14 +47,14 @@ def variance_of(stages: Stages) -> Ranged:
 
 
 def deviation_of(stages: Stages) -> Ranged:
-    """Return its root."""
+    """Return the standard deviation of one value: the root of its variance."""
     (value, (low, high)), _ = variance_of(stages)
-    last = sqrt(high) * (1 + ROUNDING) if high >= 0 else -1.0  # stages that contradict each other still do
+    last = sqrt(high) * (1 + ROUNDING) if high >= 0 else -1.0  # stages contradict each other: so must the ends
     return (sqrt(max(0.0, value)), (sqrt(low) * (1 - ROUNDING), min(0.5, last))), (0.0, 0.5)
 
 
 def covariance_of(stages: Stages) -> Ranged:
-    """Return the covariance of two values: E(x-a)(y-b) about the means as seen, less what those can be off."""
+    """Return the covariance of two values: E(x-a)(y-b) about the estimated means, less what their errors can add."""
     stages.center()
     value, (low, high) = stages.central(PRODUCT, stages.count(7 / 4))
     return (value, (max(-0.25, low), min(0.25, high))), (-0.25, 0.25)
@@ -63,8 +63,9 @@ def covariance_of(stages: Stages) -> Ranged:
 def correlation_of(stages: Stages) -> Ranged:
     """Return the correlation of two values.
 
-    With u and v their distances to the means in deviations as seen, it is E uv over M = E(u^2+v^2)/2, times M over the
-    geometric mean of Eu^2 and Ev^2, which is at least 1, and hardly more where both are known to be about the same.
+    Let u and v be their distances from their means, in units of their estimated deviations, and M = E(u^2+v^2)/2. The
+    correlation is E uv over M, times M over the geometric mean of Eu^2 and Ev^2. This last quotient is at least 1, and
+    hardly more if Eu^2 and Ev^2 are known to be about the same.
     """
     stages.center()
     seen, ends = zip(*(stages.central(form, stages.count(3 / 4)) for form in (SQUARE, OTHER_SQUARE)), strict=True)
@@ -84,7 +85,7 @@ def slope_of(stages: Stages) -> Ranged:
     """Return the covariance over the variance of the first value, and the range of slopes that this variance allows.
 
     A slope is at most the quotient of both deviations, so at most 1/2 over the least that the first one can be. If that
-    is 0, as where a range is declared far too wide, the slope can be any.
+    is 0, for example because a range is declared far too wide, the slope can be anything.
     """
     stages.center()
     spread, (low, high) = stages.central(SQUARE, stages.count(1))
@@ -110,15 +111,15 @@ def _quotient(
     Parameters
     ----------
     stages
-        What may be asked.
+        The stages to ask.
     above, form
-        The form whose mean is divided, and the one it is divided by.
+        The form whose mean is divided, and the one whose mean it is divided by.
     below, seen
-        The interval of that one, and its mean as seen.
+        The interval of the mean of `form`, and its estimate.
     parts
-        Draws, in ordinary answers, for the quotient as seen, and then for each of its ends as they come out of that.
+        Draws, in ordinary answers, for a first estimate of the quotient, and then for each of the ends that follow.
     limit
-        The largest that it can be, either way.
+        The largest absolute value that it can have.
     """
     at = max(seen, SMALLEST)
 
@@ -140,7 +141,7 @@ def _quotient(
 
 
 def _less(above: QuadraticForm, times: float, form: QuadraticForm) -> QuadraticForm:
-    """Return the form that is `above` less so many times the other."""
+    """Return the form `above` - `times` * `form`."""
     return replace(above, xx=above.xx - times * form.xx, xy=above.xy - times * form.xy, yy=above.yy - times * form.yy)
 
 
@@ -157,7 +158,7 @@ def unequal(first: Interval, second: Interval) -> Interval:
 
 @dataclass(frozen=True)
 class MomentOf:
-    """What a moment is of, and from how many draws each."""
+    """What a moment is about, and the draws of an ordinary answer."""
 
     context: Context
     of: tuple[Measured, ...]
@@ -188,7 +189,7 @@ def of_one(
     where
         Only rows for which this is true count.
     rows_per_query
-        Rows that stand for one answer: this one reads about twice as many, in two stages.
+        Rows of one ordinary answer: this one reads about twice as many, in two stages.
 
     Returns
     -------
@@ -220,8 +221,8 @@ def of_two(
     where
         Only rows for which this is true count.
     rows_per_query
-        Rows that stand for one answer: a covariance reads about three times as many, a slope six and a correlation
-        eight times, in stages.
+        Rows of one ordinary answer: a covariance reads about three times as many, a slope six and a correlation eight
+        times, in stages.
 
     Returns
     -------
@@ -257,13 +258,13 @@ def moment(
     Parameters
     ----------
     signature
-        What is asked: of one number, or of two.
+        The signature: `of_one` or `of_two`.
     name, reads, gives
-        The name of the verb, how its questions read, and the first sentence of its help.
+        The name of the verb, the text of its questions, and the first sentence of its help.
     work_out
-        Asks stages for the moment of values in [0, 1], and its range; for as many draws, whatever they show.
+        Asks stages for the moment of values in [0, 1], and its range; the number of draws does not depend on the data.
     unit
-        From the spans of the declared ranges to what a moment of values in [0, 1] is multiplied by.
+        Gives the factor for a moment of values in [0, 1], from the spans of the declared ranges.
     range_follows
         Whether the range follows from the answer, and not from what is declared; then it is rounded outwards.
     """
@@ -274,8 +275,8 @@ def moment(
         times, covered = unit(*asked.spans), context.guarantee.covers_slices
         if range_follows and not times * STEEPEST < inf:
             raise InvalidArgument(
-                "other_within must not be so much wider than within: the steepest slope would be no number. Declare"
-                " ranges of sizes that can be compared.",
+                "other_within must not be so much wider than within: the steepest slope would overflow. Declare ranges"
+                " of comparable size.",
                 name="other_within",
             )
 

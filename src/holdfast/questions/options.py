@@ -17,7 +17,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
 from holdfast.queries.build import QueryLike
 
-DEFAULT_KIND = "mean"  # of a question that names none
+DEFAULT_KIND = "mean"  # the kind of a question that names none
 Category = str | int | float | bool | date | datetime
 
 
@@ -39,18 +39,18 @@ class Form:
         return value
 
     def to_json(self, name: str, value: Any) -> Any:
-        """Write the value as JSON; refuse what does not travel (code)."""
+        """Write the value as JSON; refuse what cannot be sent (code)."""
         return plain(value)
 
 
 @dataclass(frozen=True)
 class Text(Form):
-    """One text: an expression about one row. Functions and Polars expressions stay where they were written."""
+    """One text: an expression about one row. Functions and Polars expressions cannot be sent to a server."""
 
     example: str = "dep_delay > 15"
 
     def to_json(self, name: str, value: Any) -> str:
-        """Only text travels."""
+        """Only text can be sent."""
         if not isinstance(value, str):
             raise InvalidArgument(
                 f"{name} must be text when a server is asked; got {type(value).__name__}. Expressions and functions"
@@ -113,7 +113,7 @@ class Real(Form):
 
 @dataclass(frozen=True)
 class RealOrWord(Real):
-    """A number, or one word that means it is to be found."""
+    """A number, or a word that asks to find it."""
 
     word: str = "auto"
 
@@ -169,7 +169,7 @@ class Expressions(Text):
         return several if len(several) > 1 else text
 
     def to_json(self, name: str, value: Any) -> Any:
-        """Only text travels."""
+        """Only text can be sent."""
         if isinstance(value, list | tuple):
             return [super(Expressions, self).to_json(name, one) for one in value]
         return super().to_json(name, value)
@@ -225,7 +225,7 @@ class LossForm(Form):
         return read_loss(value) if isinstance(value, str | Mapping) else value
 
     def to_json(self, name: str, value: Any) -> Any:
-        """Only built-in losses travel."""
+        """Only built-in losses can be sent."""
         return value if isinstance(value, str) else plain(write_loss(value))
 
 
@@ -242,7 +242,7 @@ class QuestionList(Form):
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def to_json(self, name: str, value: Any) -> Any:
-        """Each as its kind writes it; only what is no list travels as it is, to be refused in words."""
+        """Write each question as its kind does; what is not a list is sent unchanged, for the server to refuse."""
         from holdfast.questions import kind_named
 
         if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
@@ -257,7 +257,7 @@ class QuestionList(Form):
 
 @dataclass(frozen=True)
 class About:
-    """What an annotation says of a parameter: its form, and what it means in one line."""
+    """The annotation of a parameter: its form, and its meaning in one line."""
 
     form: Form
     help: str
@@ -300,7 +300,7 @@ Until = Annotated[
 ]
 RowsPerUnit = Annotated[
     int | None,
-    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+    About(Whole(1, "50"), "For data with units: the most rows of one; then every row counts equally, not every unit."),
 ]
 Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
 LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
@@ -309,13 +309,13 @@ ByMechanism = Annotated[
     About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]
 Population = Annotated[
-    int | None, About(Whole(1, "1000000"), "How many the population has; left out, as many as there are rows.")
+    int | None, About(Whole(1, "1000000"), "The size of the population; left out, the number of rows.")
 ]
 LossLike = Annotated[Loss | LinearLoss | str, About(LossForm(), "The loss to minimize.")]
 
 
 def options_of(build: Callable[..., object]) -> tuple[Option, ...]:
-    """Read the options off a signature; the first parameter, the context, is no option."""
+    """Read the options off a signature; the first parameter, the context, is not an option."""
     hints = get_type_hints(build, include_extras=True)
     found = []
     for parameter in list(signature(build).parameters.values())[1:]:
@@ -330,7 +330,7 @@ def options_of(build: Callable[..., object]) -> tuple[Option, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Turn tuples and NumPy values into what JSON knows."""
+    """Turn tuples, dates and NumPy values into plain JSON values."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

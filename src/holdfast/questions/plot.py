@@ -13,7 +13,7 @@ from holdfast.pictures import Panel, Picture
 from holdfast.questions.batch import Answers
 
 ENDS = ("_low", "_high")
-NUMBERS = frozenset(["value", "low", "high", "share_low", "share_high"])  # of a group, beside what it is called
+NUMBERS = frozenset(["value", "low", "high", "share_low", "share_high"])  # of a group, besides its values
 
 
 def plot(shown: AnyAnswer | Answers | pl.DataFrame) -> Picture:

@@ -1,7 +1,7 @@
 """Predictions for the rows of a board: read from a file or a frame, and matched with the rows by id.
 
-Whatever is wrong with them is refused here, before the labels are looked at and before anything is charged: an id that
-is missing, double or unknown, a value of another type, one that is missing or not finite.
+Faulty predictions are refused here, before the labels are looked at and before anything is charged: an id that is
+missing, double or unknown; a value of another type, or one that is missing or not finite.
 """
 
 import csv
@@ -25,8 +25,8 @@ from holdfast.schema import Type
 
 PredictionsLike = str | Path | FrameLike | Mapping[str, ColumnLike]
 SHOWN, LONGEST_SHOWN = 10, 50  # columns that a refusal names, and letters of each
-ID = "id"  # what the column of ids may always be called
-PREDICTION = "prediction"  # what the column is called, if the table has several beside the ids
+ID = "id"  # a name that the column of ids may always have
+PREDICTION = "prediction"  # the name of the column, if the table has several besides the ids
 _UNREADABLE = (
     csv.Error,
     pl.exceptions.PolarsError,
@@ -45,7 +45,7 @@ _DTYPES = {Type.BOOL: pl.Boolean, Type.INT: pl.Int64, Type.FLOAT: pl.Float64, Ty
 def _csv(content: BytesIO) -> pl.DataFrame:
     first = next(csv.reader([content.readline().decode(errors="replace")], strict=True), [])
     if len(set(first)) < len(first):
-        raise ValueError  # Polars would rename the second
+        raise ValueError  # a column name occurs twice, and Polars would rename the second
     content.seek(0)
     return pl.read_csv(content, infer_schema=False)
 
@@ -100,7 +100,7 @@ def read_file(path: Path, name: str = "predictions") -> pl.DataFrame:
 
 
 def typed(table: pl.DataFrame, given: PredictionsLike) -> pl.DataFrame:
-    """Return labels with the types that a CSV file does not say: whole numbers, numbers, true or false, or text."""
+    """Return labels with their types guessed if they are from a CSV file: whole numbers, numbers, booleans or text."""
     if not isinstance(given, str | Path) or Path(given).suffix.lower() != ".csv":
         return table
     return table.with_columns(_guessed(column) for column in table.get_columns())
@@ -116,11 +116,11 @@ def _guessed(texts: pl.Series) -> pl.Series:
 def read_text(text: str, name: str = "predictions") -> pl.DataFrame:
     """Return the table in the content of a file, CSV or JSON lines. Opens no file.
 
-    The text may come from anybody. So it is text, no Parquet file, which can be damaged or unpack to gigabytes: a
-    client reads those where they are, and sends the columns.
+    The text may come from anybody, so it must not be a Parquet file, which can be damaged or unpack to gigabytes: a
+    client reads those on its own machine, and sends the columns.
     """
     problem = f"{name} must be CSV or JSON lines with ids"
-    if any(mark in text[:2] for mark in "\x00\x01"):  # something compressed, which readers would unpack
+    if any(mark in text[:2] for mark in "\x00\x01"):  # compressed data, which readers would unpack
         raise InvalidArgument(f"{problem}; this is no text.", name=name)
     reader = _lines if text.lstrip()[:1] == "{" else _csv
     return _read(reader, text.encode(errors="surrogatepass"), problem, name)
@@ -140,11 +140,11 @@ class PredictionsForm(Form):
     example: str = "id,prediction\n1,true\n2,false"
 
     def parse(self, name: str, text: str) -> pl.DataFrame:
-        """Read the content of a file. It names none: a form could name those of the server."""
+        """Read the content of a file. It is never the name of a file, which would be one of the server's."""
         return read_text(text, name)
 
     def argument(self, name: str, text: str) -> Path:
-        """Name a file of the caller's own."""
+        """Return the path of a file of the caller's own."""
         return Path(text)
 
     def from_json(self, value: Any) -> pl.DataFrame:
@@ -170,15 +170,15 @@ class Matched:
     def digest(self, key: bytes) -> str:
         """Return a name for the submission, the same for the same predictions.
 
-        It is made of all of them, so that it does not tell which ids are scored here, and with a secret key, so that
-        nobody can try what another team may have predicted.
+        It is made from all of them, so that it does not reveal which ids are scored here, and with a secret key, so
+        that nobody can test guesses at another team's predictions.
         """
         content = json.dumps([column.to_list() for column in self.every.get_columns()]).encode()
         return hmac.new(key, content, sha256).hexdigest()
 
 
 def read_label(text: object, type_: Type) -> Any:
-    """Return a label of this type, from text or as it is."""
+    """Return a label of this type, read from its text."""
     return _cast(pl.Series([str(text)]), type_, "labels")[0]
 
 
@@ -191,28 +191,28 @@ def match(
     classes: Sequence[str] = (),
     others: pl.Series | None = None,
 ) -> Matched:
-    """Return the predictions of a table, one for each of the sorted `ids`, or say what is wrong with them.
+    """Return the predictions of a table, one for each of the sorted `ids`, or refuse them.
 
     Parameters
     ----------
     table
-        A column of ids, named as those of the board, and one of predictions.
+        A column of ids, with the same name as on the board, and one of predictions.
     ids
-        Those of the board.
+        The ids of the board.
     target
-        What the labels are called, which predictions may be, too.
+        The name of the labels' column, which the column of predictions may have, too.
     type_
-        What predictions must be.
+        The type that predictions must have.
     classes
-        Those that have a column each, by name; none: there is one column.
+        The classes that have a column each, by name; empty: there is only one column.
     others
-        Sorted ids of rows that are not scored here, for which there are predictions, too.
+        Sorted ids of rows that are not scored here, but need predictions, too.
     """
     if others is not None and others.len():
         every = pl.concat([ids, others.alias(ids.name)]).sort()
         whole = match(table, every, target=target, type_=type_, classes=classes)
         return Matched(whole.values.filter(every.is_in(ids.implode())), whole.values)
-    if ids.name not in table.columns and ID in table.columns:  # as files of evaluations call it
+    if ids.name not in table.columns and ID in table.columns:  # as evaluation files call it
         table = table.rename({ID: ids.name})
     if ids.name not in table.columns:
         raise _wrong(f"must have a column {ids.name!r} of ids; it has: {_named(table.columns)}")
@@ -252,7 +252,7 @@ def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:
 
 
 def _cast(values: pl.Series, type_: Type, what: str) -> pl.Series:
-    """Return the values as this type; text is read as it, anything else must be it."""
+    """Return the values as this type: text is parsed, anything else must have the type already."""
     own, requested = values.dtype, _DTYPES[type_]
     if own.is_(pl.Categorical) or isinstance(own, pl.Enum):
         values, own = values.cast(pl.String), pl.String()
@@ -284,7 +284,7 @@ def _unmatched(given: pl.Series, ids: pl.Series) -> InvalidArgument:
 
 
 def _some(ids: pl.Series, one: str, many: str) -> str:
-    """Write which ids something is said of: all of them are public, or the caller's own."""
+    """Name some of the ids that a message is about: all of them are public, or the caller's own."""
     shown = ", ".join(repr(x if isinstance(x, int) else x[:LONGEST_SHOWN]) for x in ids.head(3).to_list())
     return f"{shown} {one}" if ids.len() == 1 else f"{ids.len():,} {many}, such as {shown}"
 

@@ -1,7 +1,7 @@
 """What a question would cost.
 
-A session that goes on never runs out: what a question costs is width, that of the answers after it, and a price says
-what the question does to that. Where there is an end, the price of a question is by how much "answers left" falls.
+A session without an end never runs out: a question makes later answers wider, and its price says by how much. In a
+session with an end, the price of a question is by how much "answers left" falls.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, when so much is spent already; beyond that, its worth."""
+    """Return by how much the number of answers left falls, after what is spent; beyond the plan, what it is worth."""
     after = charge + cost.charge, intervals + cost.intervals
     if after[0] > terms.charge or after[1] > terms.statements:
         return terms.worth(cost.charge, cost.intervals)
@@ -39,7 +39,7 @@ def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
 
 
 def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
-    """Word the refusal of a question that costs more than is left."""
+    """Return the refusal of a question that costs more than is left."""
     cost = question.cost
     needed = terms.worth(cost.charge, cost.intervals)
     left = terms.answers_left(spent.charge, spent.intervals)
@@ -59,7 +59,9 @@ def write_answers(count: int) -> str:
 
 
 def _in_words(widths: Widths) -> str:
-    """Say how wide a group will be, by its share of the rows; one that may be all rows lacks only missing values.
+    """Say how wide a group will be, by its share of the rows.
+
+    If the first share is 1, the group is the rows in which a value is not missing.
 
     >>> _in_words(((0.01, 0.4), (0.2, 0.05)))
     'a group is wider the smaller it is (±0.4 for 1%, ±0.05 for 20% of the rows)'
@@ -82,22 +84,21 @@ class Price:
     Parameters
     ----------
     question
-        How the question reads.
+        The question in words.
     answers
         By how much the number of answers left will fall; beyond a plan, how many ordinary answers it is worth.
     rows_read
         Rows that will be read.
     margin
-        The margin of the answer, in its own units, where one number can say it.
+        The margin of the answer, in its own units, if one number can say it.
     excess_bound
-        For a fit: how far its loss can be above the smallest one, where that is promised.
+        For a fit: how far its loss can be above the smallest one, if that is guaranteed.
     cached, affordable
         Whether it was asked before, and so is free; whether the budget can pay for it.
     cheaper
-        What would make it cost less, or its answer narrower, where something can be done about it.
+        What would make it cost less, or its answer narrower, if anything would.
     later
-        Where there is no end: the margin of an ordinary answer after 100 more of them, without this question and with
-        it.
+        If there is no end: the margin of an ordinary answer after 100 more of them, without this question and with it.
     widths
         For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
         size will have, in the units of the answer, if its mean is middling.
@@ -123,7 +124,7 @@ class Price:
         question, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
         answered
-            What the answers given cost.
+            The cost of the answers given so far.
         cached
             Whether it was asked before.
         """
@@ -133,7 +134,7 @@ class Price:
             without = guarantee.margin_after(MORE, spent.charge, spent.intervals)
             after = spent.charge + cost.charge, spent.intervals + cost.intervals
             with_it = guarantee.margin_after(MORE, *after)
-            later = (without, with_it) if with_it != without else None  # a check on rows of its own
+            later = (without, with_it) if with_it != without else None  # equal for a check on rows of its own
         return cls(
             question=question.text,
             answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),

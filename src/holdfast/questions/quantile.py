@@ -20,7 +20,7 @@ from holdfast.questions.options import About, Query, Real, Where, Whole, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 
 STEPS = 10
-MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about that many
+MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about this many
 
 
 def quantile(
@@ -123,14 +123,14 @@ class Bisection:
         shares = np.maximum.accumulate(shares)
         thresholds, shares = np.concatenate([[self.start], thresholds]), np.concatenate([[0.0], shares])
         value = float(np.interp(self.q, shares, thresholds))
-        low, high = min(self.low, self.high), max(self.low, self.high)  # shares that contradict each other are rare
+        low, high = min(self.low, self.high), max(self.low, self.high)  # swapped if shares contradict each other
         if high - low > SAYS_NOTHING * self.width:
             return Estimate(nan, low, high)
         return Estimate(min(max(value, low), high), low, high)
 
 
 def _middle(low: float, high: float) -> float:
-    return low + (high - low) / 2  # the sum of two large numbers may be infinite
+    return low + (high - low) / 2  # low + high may overflow
 
 
 QUANTILE = kind_of(quantile, Answer)

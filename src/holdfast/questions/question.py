@@ -1,7 +1,7 @@
 """What a question is, and what its steps may use.
 
-A `Question` is complete before any row is read: checked against the schema, priced, and named by an identity that says
-when two people ask the same thing. Running it touches rows only through a `Drawing`.
+A `Question` is complete before any row is read: checked against the schema, priced, and given an identity, which is
+equal when two people ask the same thing. Running it touches rows only through a `Drawing`.
 """
 
 import json
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
-RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
-SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
+RELEASE_WORK = 100_000  # steps that a release takes besides those on its rows
+SHOWN_SHARES = (0.01, 0.05, 0.2)  # shares of the rows in a group for which a price says how wide its answer will be
 SHOWN_PRESENT = (1.0, 0.5)  # the same, where the group is the rows in which a value is not missing
-MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
-MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
+MOST_TIMES = 100  # how often one answer may draw every row, on average, in a session without an end
+MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 
 Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
-_quoted = json.encoder.encode_basestring  # a text in JSON: a question's identity has no need of an encoder
+_quoted = json.encoder.encode_basestring  # writes one text as JSON: an identity needs no full encoder
 
 
 @dataclass
 class Drawing:
-    """What the steps of a question may use: rows, chance, and the guarantee that certifies what is released.
+    """What the steps of a question may use: rows, randomness, and the guarantee that certifies what is released.
 
-    `order` is the secret order of the rows, used up as far as the question's place says; it moves on with every release
-    where the order matters.
+    `order` is the secret order of the rows, used up to the question's place; if the guarantee takes rows in order, it
+    moves on with every release.
     """
 
     source: RowSource
@@ -62,10 +62,10 @@ class Drawing:
     guarantee: Guarantee
     order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
-    kept: RowSource | None = None  # the rows that check guesses, if they are others
+    kept: RowSource | None = None  # the rows that check guesses, if they are separate
 
     def release(self, query: Query, draws: int) -> Release:
-        """Draw once."""
+        """Draw rows once and release what they give."""
         guarantee, order = self.guarantee, self.order
         if self.most_draws is not None:
             draws = min(draws, self.most_draws)  # made-up rows do not run out
@@ -78,7 +78,7 @@ class Drawing:
         return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
     def under(self, guarantee: Guarantee) -> "Drawing":
-        """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
+        """Return the same drawing, at the same place, for an answer by the mechanism of this `guarantee`."""
         mechanism = guarantee.terms.mechanism
         if mechanism == self.guarantee.terms.mechanism:
             return self
@@ -115,21 +115,21 @@ class Question:
     cost: Cost
     rows_read: int
     run: Callable[[Drawing], Result]
-    margin: "Callable[[Cost], float | None]" = lambda _: None  # worked out for a price only: see `Context.margin`
+    margin: "Callable[[Cost], float | None]" = lambda _: None  # computed only for a price: see `Context.margin`
     excess_bound: float | None = None  # of a fit
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
-    terms: Terms | None = None  # those it was prepared under, if it was not asked at once
+    terms: Terms | None = None  # the terms it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
-    hint: Callable[[], str | None] = lambda: None  # what else a price says; worked out for one only
-    finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
-    whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
-    widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
-    after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
+    hint: Callable[[], str | None] = lambda: None  # what else a price says; computed only for a price
+    finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # runs in the commit: see `Ledger.commit`
+    whole: bool = False  # for data with units: whether the text says how much each counts; else all count equally
+    widths: Callable[[], Widths] | None = None  # margins of groups; computed only for a price
+    after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, from this one's result
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
-    usual: str | None = None  # its identity with as many rows as usual: an answer from no fewer rows will do
+    usual: str | None = None  # its identity with the usual number of rows: an answer from no fewer rows will do
 
     def __post_init__(self) -> None:
-        for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
+        for text in (self.text, self.identity or ""):  # refuses what the ledger could not write
             if len(text) > LONGEST_QUESTION:
                 raise InvalidQuery(
                     f"A question must be at most {LONGEST_QUESTION:,} characters long; got {len(text):,}."
@@ -142,7 +142,7 @@ class Question:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
 
     def under(self, terms: Terms) -> "Question":
-        """Return the question as prepared under these terms. Its texts were looked at when it was made."""
+        """Return the question as prepared under these terms. Its texts are not checked again."""
         prepared = object.__new__(Question)
         prepared.__dict__.update(self.__dict__, terms=terms)
         return prepared
@@ -155,12 +155,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Beside:
-    """What lies beside the rows, for the few kinds that need it; read when it is needed.
+    """What is stored beside the rows, for the few kinds that need it; read only when it is needed.
 
-    `explored` returns the exploration part, which anybody may look at, if the data were split. `ids` returns the column
-    that names the rows of a board, which everybody has to know who submits to it, and `others` those of its other part,
-    if it has two; `starts` says where its units begin, if it has units; `key` is a secret, with which submissions are
-    named; `best` keeps what is submitted, and returns the best so far.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `ids` returns the ids of
+    a board's rows, which everybody who submits must know, and `others` the ids of its other part, if it has two.
+    `starts` returns where its units begin, if it has units. `key` returns a secret key, which makes the names of
+    submissions. `best` keeps a submission, and returns the best so far.
     """
 
     explored: Callable[[], RowSource | None] = lambda: None
@@ -173,11 +173,11 @@ class Beside:
 
 @dataclass(frozen=True)
 class Context:
-    """What a question is built against: the guarantee that stands and the schema of the data.
+    """What a question is built against: the guarantee in force and the schema of the data.
 
-    `rows_per_query` are the rows that an ordinary answer reads now. `mechanism` is set where an answer is not given by
-    the plan's own. `so_far` returns what all questions have taken, where rows and margins depend on it. `dealt`: the
-    rows are draws for the plan's own mechanism and nothing else.
+    `rows_per_query` is how many rows an ordinary answer reads now. `mechanism` is set if the answer is not by the
+    plan's own. `so_far` returns what all questions have taken, on which rows and margins may depend. `dealt` says that
+    the rows are a deck: draws for the plan's own mechanism and nothing else.
     """
 
     guarantee: Guarantee
@@ -189,7 +189,7 @@ class Context:
     dealt: bool = False
 
     def by(self, mechanism: str | None) -> "Context":
-        """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
+        """Return the context of an answer by this `mechanism`; None: by the plan's own."""
         if mechanism is None or mechanism == self.guarantee.terms.mechanism:
             return self
         check.one_of("mechanism", mechanism, MECHANISMS.names())
@@ -218,7 +218,7 @@ class Context:
         return _price(self.guarantee, query.statistic, draws)
 
     def said_published(self, question: Question, columns: Sequence[str]) -> Question:
-        """Return the question, whose text says if the values of one of these columns were published."""
+        """Return the question; its text names those of these columns whose values are published."""
         names = [name for name in columns if name in self.schema and self.schema[name].published]
         if not names:
             return question
@@ -243,12 +243,12 @@ class Context:
         kind, query, draws, run
             What is asked, from how many draws, and how it is answered.
         margin
-            What tells the margin the answer will have.
+            Gives the margin that the answer will have.
         requested
-            The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
+            The margin the caller asked for. Asking for the same margin again finds the earlier answer, even if it would
             take more draws now.
         text
-            How the question reads, where it is not what its query asks of a row; it is then part of its identity.
+            The question in words, if not the text of its query; it is then part of its identity.
         hint
             What else a price says.
         """
@@ -276,14 +276,14 @@ class Context:
         )
 
     def margin(self, query: Query, draws: int, scale: float = 1.0) -> Callable[[Cost], float | None]:
-        """Return what tells the margin of the answer, from what the answers given so far cost.
+        """Return a function that gives the margin of the answer, from the cost of the answers given so far.
 
         Parameters
         ----------
         query, draws
-            What is asked, and from how many draws. Where its margin depends on the data (groups), it has none.
+            What is asked, and from how many draws. A group has no margin here: it depends on the data.
         scale
-            The units of the answer, in those of the query.
+            How many units of the answer are one unit of the query.
         """
         statistic, (low, high) = query.statistic, query.bounds
 
@@ -300,7 +300,7 @@ class Context:
         return margin
 
     def size(self, population: int | None) -> int:
-        """Return how many a `population` has: as many as there are rows, if it is not said."""
+        """Return the size of a `population`: the number of rows, if it is None."""
         if self.schema.unit is not None:
             raise InvalidArgument(
                 f"Counts and totals of rows are not available where rows belong to units ({self.schema.unit}): every"
@@ -313,7 +313,7 @@ class Context:
         return int(population)
 
     def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
-        """Return what tells how wide groups will be, in the question's units, if their means are middling.
+        """Return a function that says how wide groups will be, in the question's units, if their means are middling.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class Context:
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
             most, what = MOST_DRAWS, "the most one answer can read"
-            if not self.guarantee.terms.ends:  # nothing else would stop it, and later answers would be wide for nothing
+            if not self.guarantee.terms.ends:  # no budget stops it, and it would widen later answers for nothing
                 most, what = min((most, what), (MOST_TIMES * self.guarantee.terms.rows, f"{MOST_TIMES} times the rows"))
             if rows_per_query > most:
                 check.at_most(what, most, rows_per_query=rows_per_query)
@@ -389,9 +389,9 @@ def _margin(guarantee: Guarantee, draws: int) -> float:
 
 
 def identity_of(query: Query, draws: int | str | None, mechanism: str | None = None) -> str | None:
-    """Return canonical JSON of the question and the rows it reads: a number, a wanted margin, or None if as usual.
+    """Return canonical JSON of the question and the rows it reads: a number, a requested margin, or None if as usual.
 
-    `mechanism` is given where it is not the plan's own.
+    `mechanism` is given if it is not the plan's own.
     """
     if query.identity is None:
         return None

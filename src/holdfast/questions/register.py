@@ -1,8 +1,8 @@
 """A list of questions, written into the ledger before any of them is answered.
 
-Whoever reads the ledger can then tell the questions that were fixed beforehand from those that came up on the way: an
-answer is registered if its question is in a list that was written earlier. Nothing is read or spent, and every interval
-holds either way.
+Readers of the ledger can then tell the questions that were fixed beforehand from those that came up later: an answer is
+registered if its question is in a list that was written earlier. Nothing is read or spent, and every interval holds
+either way.
 """
 
 import threading
@@ -28,11 +28,11 @@ class Registration(AnyAnswer):
     Parameters
     ----------
     questions
-        How they read.
+        The questions in words.
     keys
-        What each is found by: the SHA-256 of its identity.
+        The key that finds each: the SHA-256 of its identity.
     record
-        Where it is; its fields are attributes of the registration.
+        Where the registration is; its fields are attributes of the registration.
     """
 
     questions: tuple[str, ...]
@@ -49,7 +49,7 @@ class Registration(AnyAnswer):
         return cls(tuple(result["questions"]), tuple(result["keys"]), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
-        """Nothing is known yet."""
+        """No intervals: nothing is known yet."""
         return []
 
     def details(self) -> list[tuple[str, str]]:
@@ -77,7 +77,7 @@ def register(
     Returns
     -------
     Registration
-        The questions as they read, and the entry that has them.
+        The questions in words, and the entry that has them.
     """
     built = build_all(questions, context)
     for place, each in enumerate(built, start=1):

@@ -1,11 +1,11 @@
-"""From a SELECT to the questions that answer it, and from their answers to a frame.
+"""Turn a SELECT into the questions that answer it, and their answers into a frame.
 
-A statement is a list of questions of ordinary kinds, asked like any other: what was asked before, by SQL or a verb,
-is free. NULL means what it means in SQL: AVG, also of a condition, leaves out rows for which there is no value.
+A statement becomes a list of questions of ordinary kinds, asked like any other: what was asked before, by SQL or a
+verb, is free. NULL is treated as in SQL: AVG, also of a condition, leaves out rows without a value.
 
 A count is a share of the rows, and a sum a mean over all of them, times the number of rows, which is public.
 
-A group is asked for by the values that are declared of a column, never by those that occur.
+Groups are those of the declared values of a column, never those of the values that occur.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,23 +29,23 @@ from holdfast.schema import Schema, Type
 
 MOST_QUESTIONS = 500  # of one statement, with all its groups
 
-Question = dict[str, Any]  # as a batch has it
+Question = dict[str, Any]  # a question of a batch
 Group = tuple[Any, ...]  # a value for each expression of GROUP BY
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of the result: the values of a group, or where the answers of an aggregate are."""
+    """A column of the result: a value of each group, or where to find the answers of an aggregate."""
 
     name: str
     values: tuple[Any, ...] | None = None
     answers: tuple[tuple[int, int] | None, ...] = ()  # which interval of which question; None: every row is counted
-    scale: int = 1  # of a count or a sum: how many rows a share or a mean is multiplied by
+    scale: int = 1  # for a count or a sum: the number of rows, which multiplies a share or a mean
     counts: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of its columns in the frame: an aggregate has the ends of its interval beside it."""
+        """The names of its columns in the frame: an aggregate also has the ends of its interval."""
         return (self.name,) if self.values is not None else (self.name, f"{self.name}_low", f"{self.name}_high")
 
 
@@ -96,7 +96,7 @@ def _scaled(one: Estimate, column: _Column) -> Estimate:
 
 
 def aggregates_of(frame: pl.DataFrame) -> dict[str, tuple[str, str]]:
-    """Return the columns of aggregates in the frame of a SELECT, each with those of its low and high ends."""
+    """Return the columns of aggregates in the frame of a SELECT, each with the columns of its low and high ends."""
     ends = {name: (f"{name}_low", f"{name}_high") for name in frame.columns}
     return {name: both for name, both in ends.items() if set(both) <= ends.keys()}
 
@@ -168,7 +168,7 @@ class _Compiler:
         if number is not None and 1 <= number <= len(columns):
             return columns[number - 1].name
         texts = [(item.name, item.text) for item in self.statement.items]
-        for same in (str, _loosely):  # as it is written; else whatever its case and its blanks are
+        for same in (str, _loosely):  # as written; else ignoring case and blanks
             for written, column in zip(texts, columns, strict=True):
                 if same(key.text) in map(same, written):
                     return column.name
@@ -178,7 +178,7 @@ class _Compiler:
         )
 
     def _unaliased(self, group: str) -> str:
-        """Return what a name in GROUP BY stands for: a column, or else what the SELECT calls so."""
+        """Return what a name in GROUP BY stands for: a column, or else the expression with this alias."""
         name = group.strip('"').lower()
         if any(column.name.lower() == name for column in self.schema):
             return group
@@ -211,7 +211,7 @@ class _Compiler:
         everything = item.aggregate == "COUNT" and item.arguments in (("*",), ("1",))
         if everything and not self.by and self.statement.where is None:
             return _Column(item.name, answers=(None,), scale=scale)
-        if everything and len(self.by) == 1:  # one histogram counts all
+        if everything and len(self.by) == 1:  # one histogram counts all groups
             place = self._ask(self._histogram(self.by[0].text), item.text)
             lines = tuple((place, line) for line in range(len(self.groups)))
             return _Column(item.name, answers=lines, scale=scale, counts=True)
@@ -226,7 +226,7 @@ class _Compiler:
         return _Column(item.name, answers=tuple(answers), scale=scale, counts=counts)
 
     def _scale(self, item: Item) -> int:
-        """Return how many rows a count or a sum is of; of data with units nobody says how many rows there are."""
+        """Return the number of rows for a count or a sum, else 1; refuse counts and sums for data with units."""
         if item.aggregate not in ("COUNT", "COUNT_IF", "SUM"):
             return 1
         if self.schema.unit is not None:
@@ -243,7 +243,7 @@ class _Compiler:
         return {"kind": "histogram", "query": counted, "categories": [group[0] for group in self.groups]}
 
     def _condition(self, group: Group) -> str | None:
-        """Return the text of WHERE and of being in the group."""
+        """Return the text of WHERE and of the condition of being in the group."""
         texts = [] if self.statement.where is None else [self.statement.where]
         for by, value in zip(self.by, group, strict=True):
             texts.append(f"{_bracketed(by.text)} = {literal_text(value)}")
@@ -283,7 +283,7 @@ def _count_if(item: Item, condition: str | None, schema: Schema) -> Question:
 
 
 def _sum(item: Item, condition: str | None, schema: Schema) -> Question:
-    """Ask for the mean of what each row adds: nothing, if it does not count or has no value."""
+    """Ask for the mean of what each row adds: 0 if it does not count or has no value."""
     (value,) = _texts(item, 1)
     if _ranged(item, value, schema).type is Type.BOOL:
         return _count_if(item, condition, schema)
@@ -334,7 +334,7 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
 
 
 def _ranged(item: Item, text: str, schema: Schema) -> Expression:
-    """Return what an aggregate works on; refuse a number whose range nothing declares, since SQL cannot say it."""
+    """Return the argument of an aggregate; refuse a number without a declared range, which SQL has no way to give."""
     value = from_text(text, schema)
     if value.type.is_number and value.range is None:
         raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}", name="within")
@@ -368,5 +368,5 @@ def _if(condition: str, value: str) -> str:
 
 
 def _bracketed(text: str) -> str:
-    """Keep a text that is put into another what it is: whatever it says, it says inside of these."""
+    """Put brackets around a text, so that it keeps its meaning inside another text."""
     return f"({text})"

@@ -1,15 +1,15 @@
 """Questions whose steps depend on what the steps before them showed, as any question may: stages, and looks.
 
-Stages are means of quadratic functions of a row, asked one after the other: what moments and pairs are worked out of. A
+Stages are means of quadratic functions of a row, asked one after the other; moments and pairs are computed from them. A
 *rough* stage has few draws and no interval: it says where to look. A *certain* one has an interval for the population.
-Where the guarantee covers slices, the range of its function is cut where most values are expected, near 0, and each
-slice has draws of its own; elsewhere a stage is an ordinary mean, and a rough one is certain too.
+If the guarantee covers slices, the range of its function is cut near 0, where most values are expected, and each slice
+has draws of its own; otherwise a stage is an ordinary mean, and a rough one is certain too.
 
 Looks at one question go on until its margin is small enough: each draws as many rows as all before it. A look has its
-own place in the ledger and its own price, and the draws of the looks before it count. All looks at one question share
-the level of one statement, that of the first look: whether there is a next one depends on what was seen, so those that
-were not taken count as well (docs/proofs/endless.md). How many draws a look has in all is fixed for good, so whoever
-asks for a smaller margin later goes on where others stopped, and what was looked at before is free.
+own place in the ledger and its own price, and its interval also uses the draws of the looks before it. All looks at one
+question share the level of one statement, that of the first look: whether there is a next one depends on what was seen,
+so looks that were not taken count as well (docs/proofs/endless.md). The total number of draws up to each look is fixed,
+so a later question with a smaller margin continues where others stopped, and the looks they took are free.
 """
 
 from abc import ABC, abstractmethod
@@ -34,15 +34,15 @@ from holdfast.queries.moments import Measured, Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
 
-Found = tuple[float, Interval]  # as it was seen, and its interval
+Found = tuple[float, Interval]  # an estimate, and its interval
 
 ROUGH, OFFSET = 1 / 8, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean that is only a step
-CUTS = (0.01, 0.1)  # where the range of a function is cut, on either side of 0
-CUTS_OF_SQUARES = (0.04, 0.2)  # where it has one side only
+CUTS = (0.01, 0.1)  # where the range of a function is cut, on both sides of 0
+CUTS_OF_SQUARES = (0.04, 0.2)  # the same if the range is on one side of 0 only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
 LEAST = 64  # draws below which nothing is cut: slices would have too few each to be narrower together
-SLACK = 2.0**-48  # more than the roundings of a form, of its range, and of what is worked out of its mean
-IMAGINED = 15  # numbers of each kind, for a price
+SLACK = 2.0**-48  # more than the rounding errors of a form, of its range, and of what is computed from its mean
+IMAGINED = 15  # values of each number that are imagined for a price
 FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
 
 
@@ -53,9 +53,9 @@ class Stages(ABC):
     measures: tuple[Measured, ...]
     draws: int
     sliced: bool  # whether the guarantee covers slices
-    counting: float = 1 / 2  # draws, in ordinary answers, that say how many rows count, where some may not
+    counting: float = 1 / 2  # draws, in ordinary answers, for the share of rows that count, if some may not
     centers: Interval = (0.0, 0.0)  # what the values are measured from
-    offsets: list[Interval] = field(default_factory=list)  # where their means are, from there
+    offsets: list[Interval] = field(default_factory=list)  # intervals of their means, measured from the centers
 
     @property
     def some_left_out(self) -> bool:
@@ -63,19 +63,19 @@ class Stages(ABC):
         return Quadratic(self.measures, FIRST).some_left_out
 
     def count(self, part: float) -> int:
-        """Return how many draws so many ordinary answers have."""
+        """Return the number of draws of `part` ordinary answers."""
         return max(1, int(part * self.draws))
 
     @abstractmethod
     def rough(self, form: QuadraticForm) -> float:
-        """Return the mean of a form as it was seen, from few draws."""
+        """Return an estimate of the mean of a form, from few draws."""
 
     @abstractmethod
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
-        """Return the mean of a form, and its interval, from so many draws."""
+        """Return an estimate of the mean of a form, and its interval, from this many draws."""
 
     def center(self) -> None:
-        """Measure every value from its mean as seen, and find out how far from there its mean can be."""
+        """Measure every value from its estimated mean, and find out how far from there its true mean can be."""
         centers, linear = [0.0, 0.0], (FIRST, SECOND)[: len(self.measures)]
         self.offsets = [(0.0, 0.0), (0.0, 0.0)]
         for place, form in enumerate(linear):
@@ -88,29 +88,29 @@ class Stages(ABC):
         self.centers = centers[0], centers[1]
 
     def central(self, form: QuadraticForm, draws: int) -> Found:
-        """Return the mean of a form, without linear terms, of the distances to the true means."""
+        """Return the mean of a form without linear terms, as a function of the distances from the true means."""
         seen, interval = self.certain(form.moved(self.centers), draws)
         return seen, central(form, interval, self.offsets[0], self.offsets[1])
 
 
 @dataclass
 class PlannedStages(Stages):
-    """Counts what stages cost; what they say is made up. As many draws in all, whatever is seen."""
+    """Counts what stages cost, with made-up results: the draws do not depend on what is seen."""
 
     releases: list[tuple[bool, int]] = field(default_factory=list)  # whether certain, and how many draws
 
     def rough(self, form: QuadraticForm) -> float:
-        """Count it."""
+        """Count a rough stage."""
         self.releases.append((not self.sliced, self.count(ROUGH)))
         return 0.5
 
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
-        """Count it."""
+        """Count a certain stage."""
         self.releases.append((True, draws))
         return 0.5, (0.25, 0.75)
 
     def price(self, context: Context) -> tuple[Cost, int, int]:
-        """Return what all stages cost, the rows they read, and the work that is."""
+        """Return what all stages cost, the rows they read, and the work they take."""
         if not self.sliced:
             plain = Quadratic(self.measures, FIRST)
             cost, rows = context.price(plain, self.draws)
@@ -131,7 +131,7 @@ class PlannedStages(Stages):
         run: Callable[[Drawing], Result],
         hint: Callable[[Cost], str | None] = lambda _: None,
     ) -> Question:
-        """Return the question that these stages answer; `hint` says for its cost what a price says of the answer."""
+        """Return the question that these stages answer; `hint` gives a remark for its price, from its cost."""
         cost, rows_read, work = self.price(context)
         own = identity_of(Quadratic(self.measures, FIRST), None if self.draws == context.rows_per_query else self.draws)
         identity = None if own is None else encode({"kind": kind, "of": own, "text": text})
@@ -140,23 +140,23 @@ class PlannedStages(Stages):
 
 @dataclass
 class Imagined(Drawing):
-    """Rows that are imagined, for a price: what comes up is what is expected, and nothing is read."""
+    """Imagined rows, for a price: every release has its expected counts, and nothing is read."""
 
-    values: tuple[RowValues, ...] = ()  # what each function says of every row
+    values: tuple[RowValues, ...] = ()  # the values of each function
 
     @classmethod
     def spread(cls, measures: tuple[Measured, ...], guarantee: Guarantee, deviation: float) -> "Imagined":
-        """Return normal numbers in the middle of their ranges, independent, with this `deviation` in parts of them."""
+        """Return independent normal numbers in the middle of their ranges, with this `deviation` in parts of them."""
         quantiles = [NormalDist(0.5, deviation).inv_cdf((place + 0.5) / IMAGINED) for place in range(IMAGINED)]
         values: list[RowValues] = []
         for one, numbers in zip(measures, np.meshgrid(quantiles, quantiles), strict=False):
             low, high = one.bounds
             values.append(low + (high - low) * np.clip(numbers.ravel(), 0.0, 1.0))
             values += [np.ones(IMAGINED**2, dtype=bool)] * (len(one.functions) - 1)  # all of them count
-        return cls(None, None, guarantee, values=tuple(values))  # type: ignore[arg-type]  # neither rows nor chance
+        return cls(None, None, guarantee, values=tuple(values))  # type: ignore[arg-type]  # neither rows nor randomness
 
     def release(self, query: Query, draws: int) -> Tally:
-        """Return the counts that are expected, of two outcomes."""
+        """Return the expected counts of the two outcomes."""
         assert isinstance(query, Composed)
         mass = self.guarantee.coin_mass
         ones = round(draws * (mass + (1 - 2 * mass) * float(np.mean(query.combined(self.values)))))
@@ -166,19 +166,19 @@ class Imagined(Drawing):
 
 @dataclass
 class DrawnStages(Stages):
-    """Draws."""
+    """Stages that draw rows."""
 
     drawing: Drawing = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        self._share: Found = 1.0, (1.0, 1.0)  # of rows that count
+        self._share: Found = 1.0, (1.0, 1.0)  # the share of rows that count
         if self.sliced and self.some_left_out:
             counting = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0), -1)
             (found,) = self.drawing.estimates(counting, self.count(self.counting))
             self._share = max(found.guess, 1e-9), (found.low, found.high)
 
     def rough(self, form: QuadraticForm) -> float:
-        """One release, of the whole range."""
+        """Make one release, over the whole range."""
         query = Quadratic(self.measures, form.moved(self.centers), everywhere=self.sliced)
         if not self.sliced:
             return self.certain(query.form, self.draws)[0]
@@ -187,7 +187,7 @@ class DrawnStages(Stages):
         return (low + (high - low) * value) / self._share[0]
 
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
-        """A release for every slice, and what they say together, over the share of rows that count."""
+        """Make a release for every slice, add them up, and divide by the share of rows that count."""
         query = Quadratic(self.measures, form, everywhere=self.sliced)
         if not self.sliced:
             (estimate,) = self.drawing.estimates(query, self.draws)
@@ -206,13 +206,13 @@ class DrawnStages(Stages):
         share, (least, most) = self._share
         first, last = (_among(end, (least, most), sign) for end, sign in ((first, -1), (last, 1)))
         slack = SLACK * max(abs(low), abs(high))
-        # Within the range: the share's coins may contradict the others.
+        # Clipped to the range: the coins for the share may contradict the others.
         first, last = (min(high, max(low, end)) for end in (first - slack, last + slack))
         return value / share, (first, last)
 
 
 def _among(end: float, share: Interval, sign: int) -> float:
-    """Return how far a mean of all rows reaches among those that count: over the share that takes it further."""
+    """Turn an end for all rows into one for the rows that count: divided by the end of the share that widens it."""
     divisor = share[0] if end * sign > 0 else share[1]
     return end / divisor if divisor > 0 else sign * inf
 
@@ -230,7 +230,7 @@ def edges_of(low: float, high: float, cuts: Sequence[float] | None = None) -> tu
 
 
 FIRST_LOOK = 1_000  # draws
-OF_GROUPS = 16  # ordinary answers' worth of draws, at most: how many a group takes depends on its size
+OF_GROUPS = 16  # at most this many ordinary answers' worth of draws: how many a group takes depends on its size
 
 
 def look_until(kind: str, context: Context, query: Query, until: float) -> Question:
@@ -239,7 +239,7 @@ def look_until(kind: str, context: Context, query: Query, until: float) -> Quest
     Parameters
     ----------
     kind
-        That of the answers.
+        The kind of the answers.
     context, query
         What is asked.
     until
@@ -258,7 +258,7 @@ def look_until(kind: str, context: Context, query: Query, until: float) -> Quest
     if isinstance(query.statistic, GroupMean):
         most = OF_GROUPS * context.rows_per_query
     else:
-        most = 2 * context.draws(query, None, until)  # of a share of one half; refuses what no number of draws reaches
+        most = 2 * context.draws(query, None, until)  # for a share of one half; refuses what no number of draws reaches
     return _look(kind, context, query, float(until), most)
 
 
@@ -272,12 +272,12 @@ def _look(
     before: tuple[int, ...] = (),
     level: float | None = None,
 ) -> Question:
-    """Return look `number`; `before` are the counts of the looks before it, `level` is what they all share."""
+    """Return look `number`; `before` are the counts of all looks before it, `level` is the level that they share."""
     total = FIRST_LOOK * 2 ** (number - 1)
     draws = total if number == 1 else total // 2
     cost, rows_read = context.price(query, draws)
     if number > 1:
-        cost = Cost(cost.charge, 0)  # the first look made the statement
+        cost = Cost(cost.charge, 0)  # the first look paid for the statement
 
     def run(drawing: Drawing) -> Result:
         release = drawing.release(query, draws)

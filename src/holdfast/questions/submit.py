@@ -1,9 +1,9 @@
 """Whether a submission to a board is better than the best so far, and where its score lies.
 
-The predictions of the best submission are kept, so that an improvement can be compared with it row by row. They lie
-beside the board's rows, for their owner alone, or in memory. Every submission is kept before it is committed, whatever
-its score is, so that nothing can be told from the time it takes; those that are not the best are removed later on.
-Where they are missing (another machine scored the best), the comparison is left out, and nothing else changes.
+The predictions of the best submission are kept, so that an improvement can be compared with it row by row. They are
+stored beside the board's rows, readable by their owner alone, or in memory. Every submission is kept before it is
+committed, whatever its score is, so that the time it takes reveals nothing; those that are not the best are removed
+later. If the best is missing (another machine scored it), the comparison is left out, and nothing else changes.
 """
 
 import json
@@ -37,7 +37,7 @@ NOT_COMPARED = (
     "as far as the two cells tell; row by row would tell on how many secret cases the two differ, which everybody's"
     " intervals would pay for"
 )
-SUM_TO_ONE = 1e-4  # how far probabilities of classes may be from it, rounded as they are in files
+SUM_TO_ONE = 1e-4  # how far the sum of class probabilities may be from 1, since files round them
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +52,7 @@ class SubmitAnswer(AnyAnswer):
         The ends of its interval; on one side the end of the range, if it did not improve. The intervals of all
         submissions of a board hold at once, with probability `confidence`.
     cell
-        Where its score on the sealed rows lies, as far as it is told.
+        Where its score on the sealed rows lies, as far as the board tells.
     metric, higher
         What was scored, and whether more of it is better.
     about
@@ -93,7 +93,7 @@ class SubmitAnswer(AnyAnswer):
 
     @property
     def outcome(self) -> str:
-        """In words."""
+        """The outcome in words."""
         return "improvement" if self.improved else "no improvement"
 
     def result(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class SubmitAnswer(AnyAnswer):
 
     @property
     def _estimate(self) -> Estimate:
-        """The middle of the cell; the end that it is not better than, if it did not improve."""
+        """The middle of the cell; if it did not improve, the end that it is not better than."""
         first, last = self.cell
         value = (first + last) / 2 if self.improved else last if self.higher else first
         return Estimate(min(max(value, self.low), self.high), self.low, self.high)
@@ -163,7 +163,7 @@ def submit(
     ----------
     predictions
         A file (CSV, JSON lines, Parquet), a frame or a mapping of columns, with the ids of the board, each once. The
-        other column is the prediction; if there are several, the one that is called "prediction" or as the labels are.
+        other column is the prediction; if there are several, the one named "prediction" or named like the labels.
         Probabilities of classes have a column each, named by the class.
     name
         What the submission is called in the standings. The same predictions again get the first answer, free.
@@ -179,7 +179,7 @@ def submit(
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
     ids, others, starts = context.beside.ids(terms.id), context.beside.others(terms.id), context.beside.starts()
-    order = None if starts is None else ids.arg_sort()  # rows lie by unit
+    order = None if starts is None else ids.arg_sort()  # rows are stored by unit
     sorted_ids = ids if order is None else ids[order]
     matched = match(table, sorted_ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
     _check_range(metric, matched.values)
@@ -189,10 +189,10 @@ def submit(
 
     def run(drawing: Drawing) -> Result:
         if drawing.most_draws is not None:
-            return {"cell": 1}  # a dry run: predictions are for the rows of the board, and were checked
+            return {"cell": 1}  # a dry run: the predictions were checked, and fit only the rows of the board
         released = drawing.release(submission, terms.rows)
         assert isinstance(released, GridCell)
-        # In memory only: whether any of it may be told is decided when it is committed.
+        # In memory only: whether any of it may be told is decided in the commit.
         best = context.beside.best(digest, values) if ladder.compares else None
         if best is None:
             return {"cell": released.cell}
@@ -240,7 +240,7 @@ def _in_units(metric: Metric, gains: Interval) -> Estimate:
     """Return the interval of a gain as one of the metric, rounded outward."""
     first, last = gains
     if not metric.rule.higher:
-        first, last = 1 - last, 1 - first  # rounded by less than intervals are widened by
+        first, last = 1 - last, 1 - first  # the rounding error is smaller than the widening of intervals
     return Estimate.within(metric.bounds, first, (first, last))
 
 
@@ -279,9 +279,9 @@ def _check_range(metric: Metric, values: pl.DataFrame) -> None:
         raise InvalidArgument(f"predictions {rule_broken}. Nothing was scored or charged.", name="predictions")
 
 
-KEPT = ".best"  # how the folder of predictions is called
-MOST_KEPT = 8  # submissions, before those that are not the best are looked for
-IN_FLIGHT = 3_600  # seconds, at most, from keeping to committing
+KEPT = ".best"  # the ending of the folder of predictions
+MOST_KEPT = 8  # submissions kept before those that are not the best are removed
+IN_FLIGHT = 3_600  # seconds: the longest time from keeping to committing
 
 
 class Best(NamedTuple):
@@ -293,7 +293,7 @@ class Best(NamedTuple):
 
 
 class BestKept:
-    """What is kept of the submissions to one board. Safe to share between threads and processes."""
+    """The submissions to one board that are kept. Safe to share between threads and processes."""
 
     def __init__(self, ledger: Ledger, rows: Path | None) -> None:
         self._ledger = ledger
@@ -320,7 +320,7 @@ class BestKept:
         if self._folder is None:
             self._memory[digest] = predictions
             return
-        with suppress(OSError):  # a full disk costs the comparison, no more
+        with suppress(OSError):  # a full disk costs only the comparison
             self._folder.mkdir(mode=0o700, exist_ok=True)
             written = self._folder / f"{digest}.{os.getpid()}.{threading.get_ident()}"
             with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -328,7 +328,7 @@ class BestKept:
             written.replace(self._folder / f"{digest}.parquet")
 
     def _sweep(self, requested: set[str]) -> None:
-        """Remove what is neither the best nor, perhaps, about to be."""
+        """Remove submissions that are neither the best nor possibly about to be committed."""
         if self._folder is None:
             if len(self._memory) > MOST_KEPT:
                 committed = {digest for digest in self._memory if self._is_committed(digest)}
@@ -348,7 +348,7 @@ class BestKept:
 
 
 def identity_of(digest: str) -> str:
-    """Return how a ledger names the submission with this digest."""
+    """Return the identity, in the ledger, of the submission with this digest."""
     return json.dumps({"submission": digest})
 
 

@@ -1,8 +1,8 @@
 """The most frequent values of a column: of those that were declared, or texts, spelled out letter by letter.
 
 Every round of spelling is one histogram over branches of a tree; the most frequent ones are followed. A text that is
-not listed was, at some round, on a branch that was not followed, so no more frequent than that branch. The largest
-upper end of all branches that were left is therefore a bound for everything that may have been missed.
+not listed was, at some round, on a branch that was not followed, so it is no more frequent than that branch. The
+largest upper end of all branches left behind is therefore a bound for everything that may have been missed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Te
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
 from holdfast.schema import Type
 
-WAYS = 4  # that a branch divides into in one round
-FEWER = 4  # a round that only finds out where to go on has so many times fewer draws, and statements at such a level
+WAYS = 4  # branches that a branch divides into in one round
+FEWER = 4  # rounds that only decide where to go on have draws, and levels of statements, divided by this
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # with end and others, 4^3 symbols
 MOST, LONGEST = 50, 40
 
@@ -178,9 +178,9 @@ def top(
 
 
 def _fewer(context: Context) -> int:
-    """Return how many times fewer draws a round has: where several statements may share the level of one.
+    """Return how many times fewer draws a round has; 1 unless several statements may share the level of one.
 
-    Not under the information guarantee, whose radius counts them all, whatever their level.
+    They may not under the information guarantee, whose radius counts every statement, whatever its level.
     """
     return FEWER if context.guarantee.covers_slices else 1
 
@@ -190,7 +190,7 @@ def _of_declared(
 ) -> Question:
     """Return the question about declared values: few draws for all of them, then more for those that are listed."""
     everything = Histogram(value, tuple(categories))
-    outside: list[Share] = []  # a condition, or an expression that names all its values, has no others
+    outside: list[Share] = []  # a condition, or an expression that lists all its values, has no others
     if value.type is not Type.BOOL and not (isinstance(value, Expression) and value.values is not None):
         outside.append(Share(Unlisted(value, tuple(categories))))
     draws, at_once = context.draws(everything, rows_per_query), max(2, context.guarantee.most_at_once - 1)
@@ -244,7 +244,7 @@ def _checked(alphabet: str) -> str:
 
 
 class LetterSearch:
-    """The rounds: `open` is what the next one asks about, `missed` how frequent a text can be that was left behind."""
+    """The rounds: `open` is what the next one asks about, `missed` bounds the share of any text left behind."""
 
     def __init__(self, alphabet: Alphabet, longest: int, most: int) -> None:
         self._alphabet, self._longest, self._most = alphabet, longest, most
@@ -253,7 +253,7 @@ class LetterSearch:
         self.open = alphabet.all.split(alphabet, WAYS, longest)
 
     def learn(self, found: Round) -> None:
-        """Take in what a round says: follow the most frequent branches, and remember how frequent the others can be."""
+        """Take in the results of a round: follow the most frequent branches, and bound the share of the others."""
         ranked = sorted(self._spelled + found, key=lambda one: one[1].guess, reverse=True)
         self._leave(ranked[self._most :])
         self._spelled, self.open = [], []
@@ -272,7 +272,7 @@ class LetterSearch:
         return [branch for branch, _ in self._spelled]
 
     def sharpen(self, found: Round) -> None:
-        """Take in more draws of the texts that were found: the narrower interval of both, which hold at once."""
+        """Take in more draws of the texts that were found: intersect both intervals, which hold at once."""
         pairs = zip(self._spelled, found, strict=True)
         self._spelled = [(branch, _both(before, after)) for (branch, before), (_, after) in pairs]
         self._spelled.sort(key=lambda one: one[1].guess, reverse=True)
@@ -294,9 +294,9 @@ def _both(before: Estimate, after: Estimate) -> Estimate:
 
 
 def rounds(alphabet: Alphabet, longest: int, most: int) -> list[int]:
-    """Return how many branches every round asks about at most: what the question is charged.
+    """Return the most branches that each round can ask about, for which the question is charged.
 
-    That depends on how many parts a branch has, and not on which characters it begins with.
+    That depends on how many parts a branch has, not on the characters of its prefix.
     """
     found, reached = [1], {alphabet.all}
     while True:

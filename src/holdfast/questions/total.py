@@ -1,4 +1,4 @@
-"""The sum of a number over all rows: a mean, times how many there are."""
+"""The sum of a number over all rows: a mean, times the size of the population."""
 
 from holdfast import check
 from holdfast.answer import Answer
@@ -29,7 +29,7 @@ def total(
     where
         Only rows for which this is true add to the sum.
     population
-        How many the population has. Left out, the answer is for one as large as the data.
+        The size of the population. If left out, the answer is for one as large as the data.
     rows_per_query
         Rows this one answer reads.
 

@@ -1,4 +1,4 @@
-"""What all rows of a unit say together: any of them, all, at least so many, their sum up to a cap."""
+"""All rows of a unit together: whether any, all, or at least a number of them meet a condition; their capped sum."""
 
 from typing import Annotated
 
@@ -15,30 +15,30 @@ def units(
     query: Query,
     *,
     having: Annotated[
-        str | None, About(Choice(HAVING), "Whether any row of a unit shall be such, or all of them.")
+        str | None, About(Choice(HAVING), "Whether any row of a unit must meet the condition, or all.")
     ] = None,
-    at_least: Annotated[int | None, About(Whole(1, "3"), "How many rows of a unit shall be such, at least.")] = None,
-    cap: Annotated[float | None, About(Real(0.0, None, "20"), "Sum up the rows of a unit, to this at most.")] = None,
+    at_least: Annotated[int | None, About(Whole(1, "3"), "How many rows, at least, must meet the condition.")] = None,
+    cap: Annotated[float | None, About(Real(0.0, None, "20"), "Ask for the sum over a unit, up to this cap.")] = None,
     where: Where = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
 ) -> Question:
     """Return the share of units with a row such that `query`, or the mean over units of a sum up to a `cap`.
 
-    For data that were opened with `unit=`. A unit is drawn and all its rows are read. About single rows of units, asks
+    For data that were opened with `unit=`. A unit is drawn and all its rows are read. For single rows of units, use
     `mean`.
 
     Parameters
     ----------
     query
-        A condition of one row; with `cap`, also a number.
+        A condition on one row; with `cap`, also a number.
     having
-        Whether "any" row of a unit shall be such (if left out), or "all" of them.
+        Whether "any" row of a unit must meet the condition (the default), or "all" of them.
     at_least
-        How many rows of a unit shall be such, at least.
+        The least number of rows of a unit that must meet the condition.
     cap
-        The mean over units of the sum of a number, or of how many rows are such: a sum above this counts as this, one
-        below 0 as 0.
+        Ask for the mean over units of the sum of a number, or of how many rows meet the condition: a sum above this
+        counts as this, one below 0 as 0.
     where
         Only rows for which this is true count, and only units with such a row.
     rows_per_query, margin

@@ -32,13 +32,13 @@ A = TypeVar("A", bound=AnyAnswer)
 
 
 class Asks(Protocol):
-    """What answers by kind."""
+    """An object that answers questions of a kind."""
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A: ...
 
 
 class AsksLater(Protocol):
-    """What answers by kind, when awaited."""
+    """An object that answers questions of a kind, when awaited."""
 
     async def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A: ...
 
@@ -47,7 +47,7 @@ def verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], A]:
     """Return the method that asks questions of this kind."""
 
     def ask(self: Asks, /, *args: P.args, **options: P.kwargs) -> A:
-        __tracebackhide__ = True  # as `check.public` does, a step less on the way of every question
+        __tracebackhide__ = True  # what `check.public` does, with one call less for every question
         try:
             return self._ask_kind(kind, args, options)
         except HoldfastError as error:
@@ -87,7 +87,7 @@ def _dressed(method: Method, kind: Kind[..., Any]) -> Method:
 
 
 class Verbs:
-    """A method for every kind of question there is here; `Session` and the client have them."""
+    """A method for every built-in kind of question, for `Session` and the client."""
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)

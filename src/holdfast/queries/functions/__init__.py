@@ -1,4 +1,4 @@
-"""The table of every operation an expression may use. What is not in it is refused."""
+"""The table of every operation an expression may use. Any other operation is refused."""
 
 from holdfast.queries.functions import logic, numbers, texts, times
 from holdfast.queries.functions.operation import Operation
@@ -8,7 +8,7 @@ OPERATIONS: dict[str, Operation] = {**logic.OPERATIONS, **numbers.OPERATIONS, **
 _NOT_FUNCTIONS = frozenset([
     "AND", "OR", "NOT", "IN", "IS", "LIKE", "ILIKE", "BETWEEN", "CASE", "NEG", "DATE_ADD", "DATE_SUB",
 ])  # fmt: skip
-# From every name a function may be called by to its operation. Several names of one operation share its canonical text.
+# Maps every name of a function to its operation. All names of one operation have the same canonical text.
 FUNCTION_NAMES: dict[str, str] = {
     **{name: name for name in OPERATIONS if name.isidentifier() and name not in _NOT_FUNCTIONS},
     **{"CEILING": "CEIL", "POW": "POWER", "MOD": "%", "LOG2": "LOG", "LOG10": "LOG", "IFNULL": "COALESCE"},

@@ -34,8 +34,8 @@ def _of_floats(function: Callable[..., pl.Expr]) -> Build:
 def _spread(constant: pl.Expr) -> pl.Expr:
     """Repeat a constant divisor for every row.
 
-    Polars multiplies by the reciprocal of a lone number, which rounds differently from division: a row would get
-    another value alone than among others.
+    Polars multiplies by the reciprocal of a single number, which rounds differently from division: a row would get
+    a different value alone than among others.
     """
     return constant + pl.int_range(pl.len()).cast(pl.Float64) * 0.0
 
@@ -46,13 +46,13 @@ def _where(condition: pl.Expr, value: pl.Expr, dtype: pl.DataType = _FLOAT) -> C
 
 
 def _divisor(node: Node, args: Sequence[pl.Expr]) -> pl.Expr | Case:
-    """Return what is divided by, NULL for zero."""
+    """Return the divisor, with NULL for zero."""
     whole = node.type is Type.INT
     right = args[-1] if whole else as_floats(node, args)[-1]
     if not node.args[1].is_constant:
         return _where(right != 0, right, PHYSICAL[Type.INT] if whole else _FLOAT)
     right = right if whole else _spread(right)
-    return pl.when(right != 0).then(right)  # no row takes part in this
+    return pl.when(right != 0).then(right)  # a constant: Polars may choose, since no row takes part
 
 
 def _divide(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -61,19 +61,19 @@ def _divide(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
 
 
 def _floored(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    """Return the remainder with the sign of the divisor, as Polars has it."""
+    """Return the remainder with the sign of the divisor, as Polars computes it."""
     divisor, *given = args
     return (given if node.type is Type.INT else as_floats(node, given))[0] % divisor
 
 
 def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    """Return the remainder with the sign of the dividend, as SQL has it."""
+    """Return the remainder with the sign of the dividend, as SQL defines it."""
     whole = node.type is Type.INT
     floored, _, *given = args
     left, right = given if whole else as_floats(node, given)
     other_side = (floored != 0) & ((left < 0) != (right < 0))
     remainder = floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
-    # Polars takes left - floor(left / right) * right, which overflows when the quotient does: no value, then.
+    # Polars computes left - floor(left / right) * right, which overflows if the quotient does; inf * 0.0 makes it NaN.
     return remainder if whole else remainder + remainder * 0.0
 
 
@@ -89,7 +89,7 @@ def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
 
 
 def _positive(node: Node, args: Sequence[pl.Expr]) -> Case:
-    """Return the last argument, NULL unless it has a logarithm."""
+    """Return the last argument, with NULL unless it has a logarithm."""
     of = as_floats(node, args[-len(node.args) :])[-1]
     return _where(of > 0.0, of)
 

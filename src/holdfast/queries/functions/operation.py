@@ -1,4 +1,4 @@
-"""One row of the table: what an operation takes, what it gives, when it is NULL and how Polars computes it."""
+"""One entry of the table: what an operation takes and gives, when it is NULL, and how Polars computes it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,22 +39,22 @@ _PLURALS = {Type.BOOL: "booleans", Type.STRING: "text", Type.DATE: "dates", Type
 
 @dataclass(frozen=True)
 class Operation:
-    """`takes` names the type of each argument (the last one repeats when `more`); `gives` the type that results.
+    """`takes` names the type of each argument (the last one repeats when `more`); `gives` is the type of the result.
 
-    `gives=None` means: the common type of all arguments. `may_be_nan` marks results that can be NaN, which is NULL
-    to every operation but those with `passes_nan` (arithmetic, where NaN stays NaN), so it is turned into NULL
-    once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
-    repeats): what is mentioned more than once is evaluated apart, once. `before` are parts of the operation itself that
-    are evaluated apart: what each gives stands in front of the arguments of the next. Whatever takes one value or
-    another by row is a `Case`, never Polars' own (see `steps`). `on_arrays` marks operations whose `build` uses
-    operators alone, so that it also works on series and on numpy arrays.
+    `gives=None` means the common type of all arguments. `may_be_nan` marks results that can be NaN. Operations with
+    `passes_nan` (arithmetic) leave NaN as it is; all others treat it as NULL, and it is turned into NULL once, before
+    them. `copies` says how often each argument is mentioned in what Polars evaluates (the last number repeats); an
+    argument that is mentioned more than once is evaluated beforehand, once. `before` lists parts of the operation
+    itself that are evaluated beforehand, in order: each result is put in front of the arguments of the next. An
+    operation that chooses between values by row is a `Case`, never Polars' own (see `steps`). `on_arrays` marks
+    operations whose `build` uses only operators, so that it also works on series and on numpy arrays.
     """
 
     takes: tuple[str, ...]
     gives: Type | None
     build: Build
     null: NullRule = "any"
-    least: int | None = None  # how many arguments at least; None: all of `takes`
+    least: int | None = None  # the least number of arguments; None: all of `takes`
     more: bool = False
     may_be_nan: bool = False
     passes_nan: bool = False
@@ -63,7 +63,7 @@ class Operation:
     on_arrays: bool = False
 
     def argument(self, place: int) -> str:
-        """Return what is taken at this place."""
+        """Return the type of the argument at this place."""
         return self.takes[min(place, len(self.takes) - 1)]
 
     def mentions(self, place: int) -> int:
@@ -107,7 +107,7 @@ class Operation:
 
 
 def with_article(type_: Type) -> str:
-    """Return the type as a sentence names it.
+    """Return the type with its article, for use in a sentence.
 
     >>> with_article(Type.INT), with_article(Type.STRING)
     ('an integer', 'text')

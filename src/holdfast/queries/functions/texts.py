@@ -95,7 +95,7 @@ MOST_GROWTH = 64
 
 
 def check_constants(node: Node) -> None:
-    """Refuse counts and patterns that are not constants, or could blow up."""
+    """Refuse counts and patterns that are not constants, and texts that could grow too long."""
     op, rest = node.op, node.args[1:]
     if op in ("SUBSTRING", "LEFT", "RIGHT"):
         for place, arg in enumerate(rest):

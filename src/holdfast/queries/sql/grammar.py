@@ -1,4 +1,4 @@
-"""From what sqlglot parsed to a checked tree. Nodes outside the grammar are refused; types come from the schema."""
+"""Translate sqlglot's parse into a checked tree. Nodes outside the grammar are refused; types come from the schema."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,10 +25,10 @@ _PART_NAMES = {
 
 
 def too_deep() -> InvalidQuery:
-    """Word the refusal of a text that nests too deeply."""
+    """Return the refusal of a text that nests too deeply."""
     return InvalidQuery(
         f"A query must not nest more than {DEEPEST} operations inside each other. Long sums, ANDs and ORs are not"
-        " nested; a product of many factors is: use parentheses to make it of shorter ones."
+        " nested; a product of many factors is: use parentheses to split it into shorter ones."
     )
 
 
@@ -38,7 +38,7 @@ class Translator:
     def __init__(self, schema: Schema, numbers: Mapping[str, str]) -> None:
         self.schema = schema
         self.numbers = numbers  # the number behind each placeholder
-        self.columns: dict[str, Column] = {}  # those that the text names, by name
+        self.columns: dict[str, Column] = {}  # the columns that the text mentions, by name
         self.nodes = 0
 
     def node(self, parsed: "Parsed", depth: int) -> Node:
@@ -93,12 +93,12 @@ class Translator:
             self.node(inner, depth)
             return _number("-" + self.numbers.get(inner.this, inner.this))
         value = self.node(inner, depth)
-        if value.is_literal and value.type in (Type.INT, Type.FLOAT):  # -(-(5)) is 5: a number has one text
+        if value.is_literal and value.type in (Type.INT, Type.FLOAT):  # -(-(5)) is 5: a number has one canonical text
             return _number(repr(-value.value))
         return _applied("NEG", [value])
 
     def chain(self, parsed: "Parsed", depth: int) -> Node:
-        """AND, OR and || chains lean to the left, one level per link: read them as one list."""
+        """Read a chain of AND, OR or ||, which sqlglot nests to the left, one level per link, as one list."""
         op = _CHAINS[type(parsed).__name__]
         links: list[Parsed] = []
         while (name := type(parsed).__name__) == "Paren" or name in _CHAINS:
@@ -196,7 +196,7 @@ class Translator:
         return Node("CASE", (*args, last), type=type_, nullable=nullable)
 
     def cast(self, parsed: "Parsed", depth: int) -> Node:
-        """Read CAST; of a constant date it is the date itself."""
+        """Read CAST; casting a constant to a date gives the date itself."""
         (value,) = self.children(parsed, depth, "this")
         target = _cast_target(parsed)
         if value.is_literal and value.type in (Type.STRING, Type.DATE) and target in (Type.DATE, Type.DATETIME):
@@ -211,7 +211,7 @@ class Translator:
         return Node("CAST", (value,), value=target, type=target, nullable=value.nullable or may_fail)
 
     def add(self, parsed: "Parsed", depth: int) -> Node:
-        """Read + and -. They lean to the left, one level per term: read from there, they are one list."""
+        """Read a chain of + and -, which sqlglot nests to the left, one level per term, as one list."""
         terms: list[tuple[str, Parsed]] = []
         while (inner := _unwrapped(parsed)) is not None:
             self.count()
@@ -277,14 +277,14 @@ class Translator:
 
 
 def _unwrapped(parsed: "Parsed") -> "Parsed | None":
-    """Return the + or - that this is, without its brackets; None if it is neither."""
+    """Return this node without its parentheses if it is a + or a -, else None."""
     while type(parsed).__name__ == "Paren":
         parsed = parsed.this
     return parsed if type(parsed).__name__ in _SIGNS else None
 
 
 def _added(sign: str, left: Node, right: Node) -> Node:
-    """Return left + right or left - right, which also move and compare dates; more than two numbers are one sum."""
+    """Return left + right or left - right, which also shift and subtract dates; more than two numbers are one sum."""
     if Type.DATE in (left.type, right.type):
         if sign == "-" and right.type in (Type.DATE, Type.STRING):
             start, end = unified(sign, [right, left])
@@ -332,7 +332,7 @@ def _shortest(args: list[Node]) -> list[Node]:
 
 def _number(text: str) -> Node:
     try:
-        whole = None if "." in text else int(text)  # to fail takes longer than to look
+        whole = None if "." in text else int(text)  # looking for a dot is faster than failing
     except ValueError:
         whole = None
     if whole is None:

@@ -1,13 +1,13 @@
-"""From the text of a query to a checked expression: tokens, sqlglot's parser, translation, limits; then its range.
+"""Turn the text of a query into a checked expression: tokens, sqlglot's parser, translation, limits; then its range.
 
-Texts that differ in their numbers alone are parsed once: whoever looks for a threshold asks many of them. A text's
+Texts that differ only in their numbers are parsed once, because a search for a threshold asks many of them. A text's
 shape is the text with every number replaced by a placeholder, which the parser passes through untouched; translating
 the parsed shape puts the numbers back. Only plain texts have a shape: words, numbers, operators and simple quotations,
-so that what looks like a number is one.
+so that whatever looks like a number is one.
 
-The range of an expression, or its values, follow from its constants and from what is declared. No promise rests on
-them: values are clipped to whatever range a question has. Where the arithmetic of an expression is not followed, or a
-column has no bounds, there is no range, and the caller gives one.
+The range of an expression, or its values, follow from its constants and from declared bounds. No guarantee relies on
+them: values are clipped to whatever range a question has. If an expression uses an operation without a rule for ranges,
+or a column without bounds, it has no range, and the caller must give one.
 """
 
 import re
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
 
 MOST_WORK = 1_000  # steps of one evaluation
-LONGEST_SHAPE = 500  # characters: longer texts are rare, and limits of length are for the texts themselves
+LONGEST_SHAPE = 500  # characters: longer texts are rare, and their length limits apply to the text, not the shape
 
 _PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]|'[^'"\\]*'|"[^'"\\]*")*""")
 # Quotations are matched first, so that nothing inside one is taken for a number.
@@ -46,7 +46,7 @@ def from_text(text: object, schema: Schema) -> Expression:
 
 
 def canonical(text: str, schema: Schema) -> str:
-    """Return the one spelling of a text: equal for texts that differ in spelling alone."""
+    """Return the canonical spelling of a text: equal for texts that differ only in spelling."""
     return from_text(text, schema).text
 
 
@@ -112,7 +112,7 @@ def shape_of(text: str) -> tuple[str, Mapping[str, str]] | None:
 
 @lru_cache(maxsize=1024)
 def _parsed_shape(shape: str, key: SchemaKey) -> "Parsed":
-    return _parsed(shape, key.schema)  # translated many times, changed by none
+    return _parsed(shape, key.schema)  # translated many times, never changed
 
 
 def _parsed(text: str, schema: Schema) -> "Parsed":
@@ -125,10 +125,10 @@ def _parsed(text: str, schema: Schema) -> "Parsed":
     except RecursionError:
         raise too_deep() from None
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError):
-        # The parser's own slips on odd input are refusals too: it saw the caller's text and nothing else.
+        # Internal errors of the parser on odd input are refusals too: it saw only the caller's text.
         shown = repr(text if len(text) <= 80 else text[:77] + "...")
         unquoted = {token.text.lower() for token in tokens if token.token_type.name not in ("IDENTIFIER", "STRING")}
-        taken = next((name for name in schema.names if name.lower() in unquoted), None)  # also a word of SQL
+        taken = next((name for name in schema.names if name.lower() in unquoted), None)  # named like an SQL word
         hint = "" if taken is None else f' Write the column in double quotes: "{taken}".'
         raise InvalidQuery(f"A query must be an SQL expression over one row; {shown} cannot be parsed.{hint}") from None
     if len(statements) != 1 or statements[0] is None:
@@ -171,7 +171,7 @@ def range_of(node: Node, columns: Mapping[str, Column]) -> Range | None:
 
 
 def values_of(node: Node) -> tuple[Any, ...] | None:
-    """Return the values that an expression can have, but for NULL, where the text itself says which; else None.
+    """Return all values except NULL that an expression can have, if its text lists them; else None.
 
     >>> from holdfast.queries.sql.parse import tree
     >>> from holdfast.schema import Schema
@@ -243,7 +243,7 @@ def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
 
 
 def _least(args: tuple[Node, ...], columns: Mapping[str, Column]) -> Range:
-    """Missing values are left out of LEAST, so it is at most what can never be missing, or else any of the others."""
+    """LEAST skips missing values, so only an argument that is never missing bounds it from above; else any may."""
     ranges = [_range(arg, columns) for arg in args]
     always = [high for arg, (_, high) in zip(args, ranges, strict=True) if not arg.nullable]
     low, high = _either(ranges)

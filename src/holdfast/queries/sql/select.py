@@ -1,7 +1,7 @@
-"""A SELECT over one table, taken apart: what is computed, WHERE, GROUP BY, and how the result is sorted and cut.
+"""Split a SELECT over one table into its clauses: what is computed, WHERE, GROUP BY, ORDER BY, LIMIT and OFFSET.
 
-This reads the frame of a statement and nothing inside it. Every expression in it (the argument of an aggregate, the
-condition, what is grouped by) is handed on as text, and goes through the same door as any other query.
+Expressions are not read here. Every expression in the statement (the argument of an aggregate, the condition, what is
+grouped by) is passed on as text and checked like any other query.
 """
 
 import re
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 LONGEST_SELECT = 20_000  # characters
-MOST_LINES = 2**31  # that LIMIT and OFFSET speak of
+MOST_LINES = 2**31  # the largest LIMIT and OFFSET
 
-# What aggregates are called, and the word for each here.
+# The accepted names of aggregates, and the one name used here for each.
 AGGREGATES = {
     "AVG": "AVG", "MEAN": "AVG", "AVERAGE": "AVG", "COUNT": "COUNT", "COUNT_IF": "COUNT_IF", "COUNTIF": "COUNT_IF",
     "SUM": "SUM",
@@ -69,7 +69,7 @@ _EXAMPLE = "SELECT AVG(dep_delay > 15) FROM flights WHERE month = 1"
 
 @dataclass(frozen=True)
 class Item:
-    """One column of a SELECT: an aggregate of some texts, or, where `aggregate` is None, what is grouped by."""
+    """One column of a SELECT: an aggregate of its arguments or, if `aggregate` is None, what is grouped by."""
 
     text: str
     aggregate: str | None
@@ -79,7 +79,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Key:
-    """What a result is sorted by: a column of it, by its name, its text or its number."""
+    """One key of ORDER BY: a column of the result, by its name, its text or its number."""
 
     text: str
     descending: bool = False
@@ -88,7 +88,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT, taken apart."""
+    """The clauses of a SELECT."""
 
     items: tuple[Item, ...]
     table: str
@@ -100,7 +100,7 @@ class Select:
 
 
 def read_select(text: str) -> Select:
-    """Take a statement apart, or refuse it by the name of what it may not have.
+    """Split a statement into its clauses, or refuse it, naming what it may not contain.
 
     >>> select = read_select("SELECT carrier, AVG(delay > 15) AS late FROM flights WHERE month = 1 GROUP BY carrier")
     >>> select.items[1].aggregate, select.items[1].arguments, select.items[1].name, select.where, select.groups
@@ -122,18 +122,18 @@ def read_select(text: str) -> Select:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some tokens of a statement that follow each other."""
+    """Consecutive tokens of a statement."""
 
     statement: str
     tokens: "list[Token]"
 
     @property
     def text(self) -> str:
-        """How it is written."""
+        """The text of these tokens, as written."""
         return self.statement[self.tokens[0].start : self.tokens[-1].end + 1] if self.tokens else ""
 
     def words(self) -> "Iterator[tuple[int, int, str]]":
-        """Yield the place of every token, how many brackets it is in, and what it says, in capitals."""
+        """Yield each token's place, the number of brackets around it, and its text in capitals ("" if quoted)."""
         depth = 0
         for place, token in enumerate(self.tokens):
             kind = token.token_type.name
@@ -157,12 +157,12 @@ class _Part:
 
 
 def _without_comments(text: str) -> str:
-    """Put blanks in place of comments."""
+    """Replace comments with blanks."""
     return _COMMENT.sub(lambda found: found[1] or " " * len(found[0]), text) if isinstance(text, str) else text
 
 
 def _unqualified(text: str, tokens: "list[Token]", names: set[str]) -> str:
-    """Leave out the name of the table, and its dot, before the name of a column."""
+    """Remove the table's name and the dot in front of column names."""
     for token, after in reversed(list(pairwise(tokens))):
         named = token.token_type.name in ("VAR", "IDENTIFIER") and token.text.lower() in names
         if named and after.token_type.name == "DOT":
@@ -171,7 +171,7 @@ def _unqualified(text: str, tokens: "list[Token]", names: set[str]) -> str:
 
 
 def _groups(part: _Part, items: tuple[Item, ...]) -> tuple[str, ...]:
-    """Return the texts of GROUP BY: a number stands for a column of the SELECT, ALL for all that are no aggregates."""
+    """Return the texts of GROUP BY: a number stands for a column of the SELECT, ALL for all but aggregates."""
     plain = [item for item in items if item.aggregate is None]
     first = next(part.words())[2]
     if first in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
@@ -213,7 +213,7 @@ def _whole(part: _Part, name: str) -> int:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a text writes in digits; None if it is no such text. More than any table has are as many.
+    """Return the number that a text writes in ASCII digits, at most MOST_LINES; None for any other text.
 
     >>> whole_number("12"), whole_number("9" * 5_000) == MOST_LINES, whole_number("²"), whole_number("x")
     (12, True, None, None)
@@ -225,7 +225,7 @@ def whole_number(text: str) -> int | None:
 
 
 def _tokens(text: str) -> "list[Token]":
-    import sqlglot  # noqa: F401  the package first, and whole: see `checked_tokens`
+    import sqlglot  # noqa: F401  the whole package first: see `checked_tokens`
     from sqlglot.errors import SqlglotError
 
     if not isinstance(text, str) or not text.strip():
@@ -248,7 +248,7 @@ def _tokens(text: str) -> "list[Token]":
 
 
 def _refuse_elsewhere(tokens: "list[Token]") -> None:
-    """Refuse what is no SELECT over one table, whatever follows."""
+    """Refuse any statement but a SELECT, and what no SELECT may contain anywhere."""
     words = [word for _, _, word in _Part("", tokens).words()]
     if words[:1] == ["WITH"]:
         raise InvalidQuery("WITH is not available: write the expression where it is used.")

@@ -1,8 +1,8 @@
 """Every word of a query text is checked before it is parsed: an operator, an allowed function, a type or a column.
 
-What is none of these is refused here, by the name the caller used. So the parser only ever meets words it may
-meet, which also keeps its time bounded: some words that sqlglot accepts and a query does not (types used as functions)
-take it exponential time to nest.
+Any other word is refused here, by the name the caller used. So the parser sees only allowed words, which also bounds
+its time: it takes exponential time to parse nested uses of some words that sqlglot accepts but a query does not (types
+used as functions).
 """
 
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 LONGEST_TEXT = 4_000  # characters
-MOST_NESTING = 24  # brackets and CASEs inside each other; the parser needs some 25 Python frames for each
+MOST_NESTING = 24  # levels of brackets and CASEs; the parser needs about 25 Python frames for each
 DIALECT = "duckdb"
 
 TYPES = {
@@ -67,7 +67,7 @@ def dialect() -> "Dialect":
 
 def checked_tokens(text: str, schema: Schema) -> "list[Token]":
     """Return the tokens of a text, every word of it known and every column name quoted, or refuse it."""
-    # The package first, and whole: threads that enter it by different doors would meet it half imported.
+    # Import the whole package first: threads that import different modules of it at once could see it half imported.
     import sqlglot  # noqa: F401
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ def checked_tokens(text: str, schema: Schema) -> "list[Token]":
             token = _quoted_column(token, schema)
         elif _is_word(token):
             opening = [other.text.upper() for other in tokens[max(place - 2, 0) : place]]
-            if opening != ["EXTRACT", "("]:  # a part of a date, which the function checks
+            if opening != ["EXTRACT", "("]:  # the part of a date, which is checked with the function
                 third = tokens[place + 2] if place + 2 < len(tokens) else None
                 token = _checked_word(token, before, after, third, schema)
         elif token.token_type.name not in _SYMBOLS:
@@ -106,7 +106,7 @@ def checked_tokens(text: str, schema: Schema) -> "list[Token]":
 
 
 def _with_fractions(tokens: "list[Token]") -> "list[Token]":
-    """Read `.5`, which arrives as a dot and a number, as the number it is."""
+    """Join a dot and the digits after it into one number: `.5` is tokenized as two tokens."""
     from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
     result: list[Token] = []
@@ -167,7 +167,7 @@ def _checked_word(
 
 
 def _quoted_column(token: "Token", schema: Schema) -> "Token":
-    """Return the word as the quoted name of a column, which the parser takes for nothing else."""
+    """Return the word as the quoted name of a column, so that the parser takes it for nothing else."""
     from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
     name = _resolved(token.text, schema)
@@ -175,7 +175,7 @@ def _quoted_column(token: "Token", schema: Schema) -> "Token":
 
 
 def _resolved(name: str, schema: Schema) -> str:
-    """Return the column a name stands for: itself, or the only one that differs in capitals alone."""
+    """Return the column a name stands for: the column of that name, or the only one that differs just in case."""
     if name not in schema:
         alike = [known for known in schema.names if known.lower() == name.lower()]
         if len(alike) > 1:
@@ -187,7 +187,7 @@ def _resolved(name: str, schema: Schema) -> str:
 
 
 def refused_function(name: str) -> InvalidQuery:
-    """Word the refusal of a function by why it is not allowed."""
+    """Return the refusal of a function, which says why it is not allowed."""
     try:
         _refuse_known(name)
     except InvalidQuery as refusal:
