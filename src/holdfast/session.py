@@ -1,7 +1,7 @@
-"""What one asks: a method for every kind of question, lists of them, SQL; prices beforehand; what was asked.
+"""What users call: a method for every kind of question, lists, SQL, prices in advance, and the history.
 
-Whoever asks, from Python, the command line, over HTTP or as an agent, asks through `Session`. What then happens to a
-question is told in `answering.py`.
+Everyone who asks, from Python, the command line, over HTTP or as an agent, asks through `Session`. `answering.py` shows
+what then happens to a question.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -58,38 +58,38 @@ class Session(Answering, Verbs):
         A path, a frame, a dict of arrays or an opened row source.
     queries, margin, confidence
         The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
-        probability that all answers hold at once. With neither, there is no plan: intervals widen slowly as questions
-        go by. With one of them the margin stays the same for as many questions, and widens after them. The ledger
-        begins with the first answer; after that the plan stands.
+        probability that all answers hold at once. With neither `queries` nor `margin`, there is no plan: intervals
+        widen slowly as you ask more. With one of them, the margin stays the same for the planned questions and widens
+        after that. The ledger begins with the first answer; from then on the plan is fixed.
     ledger
-        A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
+        A path or a database URL. By default it is beside the data, or in memory for data in memory: then all sessions
         of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
     rows_per_query
-        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
-        "best" (the number with the smallest margin). `Plan.readings` shows others.
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; the default) or
+        "best" (the number with the smallest margin). `Plan.readings` compares them.
     end
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     rows
-        "independent" (so if left out): rows may follow different laws, and answers speak of their average.
-        "identical": all follow one law; intervals get a little narrower. See the guide to plans.
+        "independent" (the default): rows may follow different distributions, and answers are about their average.
+        "identical": all follow one distribution; intervals get a little narrower. See the guide to plans.
     checks
-        The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
-        may. Left out, the session answers and does not check.
+        The share of rows set aside, in secret, only to check guesses (`check`), such as 0.2; the others only answer.
+        By default, the session answers and does not check.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
-        Whose name goes on the answers.
+        The name recorded with the answers.
     complete
         Columns of `data` whose values are never missing: see `holdfast.open`.
     unit
-        The column that says which rows belong together, such as "patient", if rows are not independent of each other
-        but those of different units are. Then n is the number of units, and one draw is one unit.
+        The column that says which rows belong together, such as "patient", if rows of one unit depend on each other
+        but rows of different units do not. Then n is the number of units, and one draw is one unit.
     bounds, categories, labels
         Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
-        out `within` and lists of categories. In place of a list of values, "published" shows everybody the texts that a
-        column has. A TOML file beside the data may say the same: see `queries.declared`.
+        out `within` and lists of categories. Instead of a list of values, "published" shows everybody the texts that
+        occur in a column. A TOML file beside the data can declare the same: see `queries.declared`.
     """
 
     @check.options
@@ -188,14 +188,14 @@ class Session(Answering, Verbs):
     def ask_many(self, questions: Iterable[Asked]) -> Answers:
         """Ask several questions: one reservation, one transaction, all of them or none.
 
-        All are checked, and the budget must be able to pay for all, before the first is asked. What was asked before is
-        free here, too. More than 200 take a transaction for each 200.
+        All are checked, and the budget must cover all of them, before the first is asked. Questions asked before are
+        free here, too. More than 200 take one transaction per 200.
 
         Parameters
         ----------
         questions
             Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
-            A `Questions` is registered first: the history tells which were fixed beforehand.
+            A `Questions` is registered first: the history shows which were fixed in advance.
         """
         if isinstance(questions, Questions):
             self.price_many(questions)  # a list that cannot be asked is not registered either
@@ -215,7 +215,7 @@ class Session(Answering, Verbs):
         Returns
         -------
         DataFrame
-            A line for each group; for an aggregate called x the columns x, x_low and x_high.
+            A row for each group; for an aggregate called x, the columns x, x_low and x_high.
         """
         selected = self.select(text)
         return selected.frame(self._answer_many(selected.questions, selected.names) if selected.questions else [])
@@ -332,23 +332,23 @@ class Session(Answering, Verbs):
 
     @property
     def budget(self) -> Budget:
-        """How wide answers are now and later on, and how many are left where there is an end; for everyone together."""
+        """How wide answers are now and later on, and how many are left if there is an end; shared by everyone."""
         self._current()
         return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.answered)
 
     @property
     def schema(self) -> Schema:
-        """Column names, types, and what else is declared. Never what the rows hold."""
+        """Column names, types, and what else is declared; never what the rows contain."""
         return self._schema
 
     @property
     def dataset(self) -> str:
-        """What the dataset is called."""
+        """The name of the dataset."""
         return self._rows.name
 
     @property
     def analyst(self) -> str | None:
-        """Whose name goes on the answers; `for_analyst` puts another one there."""
+        """The name recorded with the answers; `for_analyst` returns a session with another one."""
         return self._analyst
 
     def receipt(self, answer: AnyAnswer | int) -> Receipt:
@@ -367,13 +367,13 @@ class Session(Answering, Verbs):
         return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
 
     def standings(self) -> pl.DataFrame:
-        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        """Return the submissions to a board: improvements, best first, then those that were no better."""
         return Standings(self._ledger, lambda: self._current().guarantee).frame()
 
     def for_analyst(self, analyst: str | None) -> "Session":
-        """Return this session as another analyst sees it: same data and ledger, their name on the answers.
+        """Return this session for another analyst: same data and ledger, their name on the answers.
 
-        The ledger stays this session's: closing the other one does nothing.
+        This session still owns the ledger: closing the other one does nothing.
         """
         check_analyst(analyst)
         other = copy(self)
@@ -381,7 +381,7 @@ class Session(Answering, Verbs):
         return other
 
     def close(self) -> None:
-        """Let go of the ledger; later questions are refused, of those that `for_analyst` returned, too."""
+        """Close the ledger; later questions are refused, also in sessions that `for_analyst` returned."""
         if self._owns_ledger:
             self._ledger.close()
             if self._opened is not None:
@@ -414,7 +414,7 @@ class Session(Answering, Verbs):
         return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
-        """Take the guesses that checks leave out from these `data`, which anybody may look at."""
+        """Compute guesses that checks leave out from `data`, which anybody may look at."""
         rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
         self._beside = replace(self._beside, explored=lambda: rows)
         self._context = replace(self._context, beside=self._beside)
