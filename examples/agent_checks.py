@@ -1,4 +1,4 @@
-"""An agent that searches the rows it may see, and says only what the rows it may not see confirm.
+"""An agent that searches the rows it may see, and reports only what the rows it may not see confirm.
 
 Run it: python examples/agent_checks.py
 """

@@ -1,4 +1,4 @@
-"""An automated analyst that drills down wherever a share looks high, and may be believed afterwards.
+"""An automated analyst that drills down wherever a share looks high, and can still be believed afterwards.
 
 Run it: python examples/agent_explores.py
 """

@@ -1,4 +1,4 @@
-"""A hidden test set that a team scores against all year: every score with an interval that stays true.
+"""A hidden test set that a team scores against all year: every score has an interval that stays true.
 
 Run it: python examples/shared_test_set.py
 """
