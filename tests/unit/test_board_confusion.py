@@ -106,7 +106,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(hf.InvalidArgument, match="labels of a few kinds"):
         hf.Board(tmp_path / "numbers.parquet", metric="absolute_error", within=(0, 1), confusion=0.5)
     made(tmp_path, confusion=None).close()
-    with pytest.raises(hf.RowSourceError, match="has no rows that answer"):
+    with pytest.raises(hf.RowSourceError, match="has no rows for confusion"):
         made(tmp_path)
 
 
