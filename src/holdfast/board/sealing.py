@@ -47,8 +47,8 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
     sealed = table.select(requested if unit is None else [*requested, unit])
     if unit is not None and sealed[unit].null_count():
         raise InvalidArgument(
-            f"unit must be known for every row; {sealed[unit].null_count():,} rows have none. Give a row that belongs"
-            " with no other its own unit.",
+            f"unit must be known for every row; {sealed[unit].null_count():,} rows have none. A row that belongs"
+            " with no other needs its own unit.",
             name="unit",
         )
     ids = sealed[id]

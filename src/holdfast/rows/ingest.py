@@ -66,7 +66,7 @@ def ingest(
                 origin = scan.origin()
                 if not origin.state and folder.exists():
                     raise RowSourceError(
-                        f"{folder} exists already, and a stream cannot be compared with it; open the folder."
+                        f"{folder} is there already, and a stream cannot be compared with it; open the folder."
                     )
                 scan.open()
                 _write(scan, origin, partial, progress, complete, unit)

@@ -64,7 +64,7 @@ def command(
       holdfast ask flights.parquet "dep_delay > 15" --price
 
     The ledger begins with the first answer, under the plan given then; later the plan may be left out, and must agree
-    if it is given. The same question again is free.
+    if it is given. Asking the same question again is free.
     """
     from holdfast.questions import kind_named
 
@@ -92,7 +92,7 @@ def command(
 
 
 def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]) -> tuple[object, dict[str, object]]:
-    """Read the subject and the options that were given, as the kind writes them; refuse those it does not have."""
+    """Parse the question and the given options as the kind defines them; refuse options that it does not have."""
     own, flags = _parameters(kind), _flags(kind)
     given = {own[name].name if name in own else name: text for name, text in texts.items() if text is not None}
     kind.check_options((question,), given, lambda name: flags.get(name, _flag(name)))
@@ -133,7 +133,7 @@ def _show(answer: "AnyAnswer") -> None:
             say(bar(estimate))
     else:
         say(repr(answer))
-    if isinstance(answer, Answer | Mapping):  # others print them themselves
+    if isinstance(answer, Answer | Mapping):  # other answers print their details themselves
         for name, text in answer.details():
             say(f"{name}: {text}")
     if answer.made_up:
@@ -152,7 +152,7 @@ OWN = [name for name in signature(command).parameters if name != "texts"]
 
 
 def _parameters(kind: "Kind[..., Any]") -> "dict[str, Option]":
-    """Return the options of a kind by their names here: its own, unless this command has such a name for itself."""
+    """Return the options of a kind by flag name: prefixed by the kind if this command uses the name itself."""
     taken = (*OWN, "help")
     return {f"{kind.name}_{each.name}" if each.name in taken else each.name: each for each in kind.options[1:]}
 
