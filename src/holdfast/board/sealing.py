@@ -121,7 +121,7 @@ def split_off(
     kept = FolderRows(folder)
     answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())
     if len(kept) != count or not table.filter(answering).equals(kept.frame(np.arange(len(kept)))):
-        raise RowSourceError(f"{folder} contains rows of other labels, or another share of these. Move it away.")
+        raise RowSourceError(f"{folder} contains rows of other labels, or another share of them. Move it away.")
     return table.filter(~answering)
 
 

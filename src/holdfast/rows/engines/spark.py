@@ -39,7 +39,7 @@ class SparkScan(Scan):
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Refuse: the rows stay where they are."""
-        raise InvalidArgument("A Spark data frame is dealt by Spark: pass engine='spark'.", name="engine")
+        raise InvalidArgument("A Spark data frame must be dealt by Spark; name that engine.", name="engine")
 
 
 def scan(table: Any) -> SparkScan:
