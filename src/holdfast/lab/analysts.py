@@ -234,7 +234,7 @@ class Harmless:
 class FeatureSelection:
     """Ask about `queries` - 1 features; those that hold up in both training and holdout form the classifier.
 
-    The analyst has a training sample of its own and asks the holdout about every feature. Features that lean the same
+    The analyst has its own training sample and asks the holdout about every feature. Features that lean the same
     way on both, by at least one standard deviation each, vote. Of d pure-noise features on n rows, m = about
     2 d Phi(-1)^2 pass, and with h = phi(1)/Phi(-1) = 1.525 the classifier seems right on a share Phi(h sqrt(m/n)) of
     the holdout: at n = d, 63.3 % where 50 % is true. The published figure is 63 +- 0.4 %.

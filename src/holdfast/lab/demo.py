@@ -153,7 +153,7 @@ class Discovery:
 
 
 class Demo:
-    """One run, in a folder of its own. `seed` makes data and draws repeatable."""
+    """One run, in its own folder. `seed` makes data and draws repeatable."""
 
     def __init__(self, folder: Path, *, rows: int = ROWS, questions: int = QUESTIONS, seed: int | None = None) -> None:
         self.folder, self.rows, self.questions, self.seed = folder, rows, questions, seed

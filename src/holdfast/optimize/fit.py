@@ -299,7 +299,7 @@ class Search:
     at: Callable[[float], Fit]
 
     def run(self, source: RowSource, rng: Generator, ask: Ask) -> tuple[Fit, Run]:
-        """Look, then fit; return the last descent as a fit of its own, and what it found."""
+        """Look, then fit; return the last descent as a separate fit, and its result."""
         remain = self.at(FIRST).descent.iterations
         short = max(1, int(SHARE * remain))
         best, lowest = self.at(FIRST), inf

@@ -135,7 +135,7 @@ class OwnObjective:
             for function, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
                 _must_work(function, rows, spot, shape)
                 if fault_of(partial(_evaluate, function, point=spot, shape=shape), shown) is not None:
-                    raise InvalidQuery("A loss must speak about each row by itself; this one depends on other rows.")
+                    raise InvalidQuery("A loss must treat each row by itself; this one depends on other rows.")
 
 
 def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...], missing: float = 0.0) -> Vector:

@@ -119,7 +119,7 @@ def refuse_contradiction(where: str, required: Collection[str], missing: Collect
     """Refuse data whose own header rules out the missing values it has."""
     for name in missing:
         if name in required:
-            raise RowSourceError(f"{where} rules out missing values of {name!r} but has some; write it anew.")
+            raise RowSourceError(f"{where} rules out missing values of {name!r} but has some; write it again.")
 
 
 def _timestamp(unit: str, zone: str | None) -> Storage:
