@@ -16,7 +16,7 @@ from holdfast.cancel import checkpoint
 from holdfast.queries.query import Packed, Packing
 from holdfast.rows.draws import Indices
 
-MOST_BYTES = 4 << 30  # of all packs of a dataset, in memory and in its folder; beyond it rows are gathered by column
+MOST_BYTES = 4 << 30  # of a dataset's packs in memory, and as much again in its folder; beyond, rows are read by column
 EARLY = 8  # make a pack once 1/EARLY of all rows have been drawn: drawing a row costs as much as packing EARLY rows
 PIECE = 1 << 13  # rows computed at once when a pack is made: the lines that columns are written into must stay in cache
 
