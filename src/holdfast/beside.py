@@ -1,4 +1,4 @@
-"""What lies beside rows on disk: their ledger, what remembers how far it had come, declarations, another part."""
+"""What is stored beside rows on disk: their ledger, its witness, declarations, and the other part of a split."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -19,12 +19,12 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
-SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # the rows of a board that score, and those that answer
-HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
+SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # a board's rows for scores, and for confusion matrices
+HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # suffixes of the two parts of a split file
 
 
 def made_up(schema: Schema, rng: Generator) -> LocalRows:
-    """Return invented rows; those of units are a few each."""
+    """Return made-up rows; if they have units, about three rows per unit."""
     rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
     if schema.unit is not None:
         rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
@@ -32,7 +32,7 @@ def made_up(schema: Schema, rng: Generator) -> LocalRows:
 
 
 def declare(rows: RowSource, **declared: Any) -> Schema:
-    """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
+    """Return the schema of rows with declarations applied: from the file beside them, overridden by arguments."""
     texts = partial(_texts, rows)
     return Declarations(**declared).on(beside(rows.location).on(rows.schema, texts), texts)
 
@@ -50,7 +50,7 @@ def _texts(rows: RowSource, name: str) -> Sequence[str]:
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
-    """Return how to read the exploration part of held rows on disk, which lies beside them; it may be missing."""
+    """Return a function that reads the exploration part stored beside held rows, or returns None if there is none."""
     folder = rows.location
     if folder is None or not folder.name.endswith(HELD):
         return lambda: None
@@ -60,7 +60,7 @@ def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
 
 
 def ids_beside(rows: RowSource) -> Callable[[str], pl.Series | None]:
-    """Return how to read the ids of the other part of a board that has two; None where there is no other part."""
+    """Return a function that reads the ids of a board's other part, or returns None if there is none."""
     folder = rows.location
     ends = {SEALED: CONFUSION, CONFUSION: SEALED}
     own = next((end for end in ends if folder is not None and folder.name.endswith(end)), None)
@@ -71,11 +71,11 @@ def ids_beside(rows: RowSource) -> Callable[[str], pl.Series | None]:
 
 
 def ledger_beside(rows: RowSource) -> Path | None:
-    """Return where the ledger of data on disk lies; None for data in memory."""
+    """Return the path of the ledger for data on disk; None for data in memory."""
     return None if rows.location is None else file_beside(rows.location)
 
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:
-    """Return who beside the data remembers how far its ledger had come."""
+    """Return the witnesses beside the data, which remember how far its ledger had advanced."""
     ledger = ledger_beside(rows)
     return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]

@@ -1,7 +1,7 @@
-"""`holdfast.hold_back`: some rows to look at as one likes, the others to check on them what one has found.
+"""`holdfast.hold_back`: some rows to explore freely, the others to check what was found.
 
-Which rows go where is decided by chance alone. So whatever is done with the exploration part, fitted, searched or
-plotted, is independent of the held rows, and a guess made from it is as good as one made before the data were there.
+Chance alone decides which rows go where. So whatever is fitted, searched or plotted on the exploration part is
+independent of the held rows, and a guess made from it is as valid as one made before the data existed.
 """
 
 import os
@@ -26,11 +26,11 @@ from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.rows.source import RowSource, Table
 from holdfast.session import Session
 
-LEAST = 20  # rows of an exploration part that can tell whether a column names the rows
+LEAST = 20  # fewest rows of an exploration part that can show whether a column names the rows
 
 
 class NamesRows(UserWarning):
-    """A column seems to name the rows: values seen in one part tell which rows are in the other."""
+    """A column seems to name the rows, so its values in one part tell which rows are in the other."""
 
 
 @check.options
@@ -48,23 +48,23 @@ def hold_back(
 ) -> tuple[pl.DataFrame, Session]:
     """Split a table at random: return some rows to look at, and a session that checks guesses on the others.
 
-    A file is split on disk: the two parts lie beside it, for later sessions, as `<name>.explore.parquet` and
-    `<name>.held.holdfast`. One table is split once; a session on all of its rows is refused afterwards.
+    A file is split on disk: the two parts are stored beside it, for later sessions, as `<name>.explore.parquet` and
+    `<name>.held.holdfast`. A table can be split only once; a session on all of its rows is refused afterwards.
 
     Parameters
     ----------
     data
-        A file, a frame, a dict of arrays or rows that were opened. Rows must be independent of each other, or units be.
+        A file, a frame, a dict of arrays, or opened rows. Rows, or declared units, must be independent of each other.
     explore
         The share of rows to look at.
     id
-        Columns that name rows. They are left out of the held part, since a list of those seen names the others.
+        Columns that name rows. They are left out of the held part, since the names that were seen reveal the others.
     confidence
         The probability that the intervals of all checks hold at once; left out, 0.95.
     ledger, seed, analyst, complete
         As for `Session`.
     unit
-        The column that says which rows belong together; those of one unit go to one side.
+        The column that says which rows belong together; all rows of a unit go to the same side.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def hold_back(
     rows = open_rows(data, complete=complete, unit=unit)
     if not isinstance(rows, LocalRows):
         raise InvalidArgument(
-            "data must be a file, a frame or arrays to be split; split this where it lies.", name="data"
+            "data must be a file, a frame or arrays to be split; split this where it is stored.", name="data"
         )
     names, unit = _names(id, rows), rows.schema.unit
     witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
@@ -125,7 +125,7 @@ def _names(id: str | Collection[str], rows: LocalRows) -> list[str]:
 
 
 def _refuse_used(rows: LocalRows, witnesses: list[Witness]) -> None:
-    """Refuse rows that were split, or that have answered something, before."""
+    """Refuse rows that were split before, or that have already answered a question."""
     for witness in witnesses:
         seen = witness.newest()
         if seen is not None and seen.address.startswith(SPLIT):
@@ -150,7 +150,7 @@ def _used(where: str) -> InvalidArgument:
 
 
 def _split(rows: LocalRows, explore: float, chance: Randomness) -> tuple[Indices, Indices]:
-    """Return which rows are shown, in random order, and which are kept, as they lie."""
+    """Return which rows are shown, in random order, and which are held, in their original order."""
     n = len(rows)
     count = round(n * explore)
     if not 0 < count < n - 1:
@@ -175,7 +175,7 @@ def _warn_of_names(frame: pl.DataFrame) -> None:
 
 
 def part_paths(data: Path) -> tuple[Path, Path]:
-    """Return where the parts of a file, or of its folder, lie: those to look at, those kept aside."""
+    """Return the paths of the two parts of a file (or of its folder): the exploration part and the held part."""
     name = Path(data.name.removesuffix(".holdfast")).stem
     return data.with_name(name + EXPLORE), data.with_name(name + HELD)
 
@@ -189,7 +189,7 @@ def _write(frame: pl.DataFrame, path: Path) -> Path:
 
 
 def _remember(witnesses: list[Witness], session: Session, parts: str) -> None:
-    """Tell those who watch over the whole table that it was split."""
+    """Record with the witnesses of the whole table that it was split."""
     head = session.ledger.head
     for witness in witnesses:
         witness.remember(Seen(f"{SPLIT}{parts}", Tip(head.seq, head.hash, 0, 0)))

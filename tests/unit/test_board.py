@@ -298,7 +298,7 @@ def test_a_board_on_disk_is_made_once_and_opened_again(tmp_path: Path) -> None:
         assert not board.submit(predictions(3)).improved
     with hf.Board(path, step=0.25) as board:
         assert board.standings().height == 2
-    with pytest.raises(hf.PlanConflict, match="scored in another way"):
+    with pytest.raises(hf.PlanConflict, match="a board with other settings"):
         hf.Board(path, step=0.125)
     with pytest.raises(hf.InvalidArgument, match="step must be left out"):
         hf.Board(folder, step=0.25)

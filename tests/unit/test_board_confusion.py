@@ -90,7 +90,7 @@ def test_only_the_rows_of_a_board_that_answer_tell_it(tmp_path: Path) -> None:
         board.session.ask(predictions(), "confusion")
     forget_all()
     board = hf.Board({"id": [1, 2], "label": ["a", "b"]})
-    with board, pytest.raises(hf.PlanConflict, match="without rows that answer"):
+    with board, pytest.raises(hf.PlanConflict, match="without rows for confusion"):
         board.confusion({"id": [1, 2], "prediction": ["a", "b"]}, positive_label="a")
 
 
@@ -106,7 +106,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(hf.InvalidArgument, match="labels of a few kinds"):
         hf.Board(tmp_path / "numbers.parquet", metric="absolute_error", within=(0, 1), confusion=0.5)
     made(tmp_path, confusion=None).close()
-    with pytest.raises(hf.RowSourceError, match="has no rows that answer"):
+    with pytest.raises(hf.RowSourceError, match="has no rows for confusion"):
         made(tmp_path)
 
 

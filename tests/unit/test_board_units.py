@@ -115,7 +115,7 @@ def test_a_dry_run_checks_ids_and_spends_nothing() -> None:
     ("labels", "options", "message"),
     [
         (LABELS.drop("conversation"), {}, "column 'conversation'"),
-        (LABELS.with_columns(pl.col("conversation").replace("talk 89", None)), {}, "unit must be known of every row"),
+        (LABELS.with_columns(pl.col("conversation").replace("talk 89", None)), {}, "unit must be known for every row"),
         (LABELS, {"unit": "question"}, "another column than those of ids and labels"),
         (LABELS, {"unit": "label"}, "another column than those of ids and labels"),
         (LABELS.with_columns(conversation=pl.lit("one")), {}, "at least two units"),

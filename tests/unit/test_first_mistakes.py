@@ -246,7 +246,7 @@ def test_windows_is_told_what_works_and_what_does_not() -> None:
     lines = done.stdout.splitlines()
     assert lines[:2] == ["plan works", "connect works"]
     sentence = (
-        "holdfast keeps rows as Windows cannot: run it in the Windows Subsystem for Linux (wsl --install), or ask a"
+        "holdfast cannot store rows on Windows: run it in the Windows Subsystem for Linux (wsl --install), or ask a"
         " server with holdfast.connect."
     )
     assert lines[2:] == [f"{name} {sentence}" for name in ("Session", "Board", "open", "deal")]

@@ -1,7 +1,7 @@
-"""`holdfast.Board`: labels that nobody sees, which score submissions and say whether they are better than the best.
+"""`holdfast.Board`: hidden labels that score submissions and tell whether each is better than the best so far.
 
-A board is a session on sealed rows, ids and labels, under the ladder guarantee; its questions are submissions. The
-ledger, receipts, the server and its quotas are those of every session.
+A board is a session on sealed rows (ids and labels) under the ladder guarantee; its questions are submissions. The
+ledger, receipts, the server and its quotas work as in every session.
 """
 
 import json
@@ -32,47 +32,48 @@ from holdfast.rows.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.session import Session
 
-PART = 0.1  # of the failure probability, for scores, if some rows answer: it costs them 2.3 nats
+PART = 0.1  # share of the failure probability for scores if some rows answer confusion: it costs scores 2.3 nats
 
 
 @check.public
 class Board:
     """Sealed labels that score any number of submissions, each made after the earlier responses.
 
-    A submission is told whether it is better than the best so far, on a fixed grid. Then it gets its cell of the grid
-    and a two-sided interval; if it is not better, the end that it does not exceed. All intervals hold at once.
+    The board tells whether a submission is better than the best so far, on a fixed grid. If it is, the submission gets
+    its cell of the grid and a two-sided interval; if not, only the end that it does not exceed. All intervals hold at
+    once.
 
     Parameters
     ----------
     labels
-        A file (CSV, JSON lines, Parquet), a frame or a mapping of columns; or a board that was made of a file, which is
-        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`.
-        Where submissions bring scores, ids are enough, also those of an evaluation's file.
+        A file (CSV, JSON lines, Parquet), a frame or a mapping of columns; or an existing board of a file, which is
+        opened without any other arguments. A file's board is stored beside it, as `<name>.board.holdfast`. If
+        submissions bring scores, ids are enough, for example those in an evaluation's file.
     id, target
-        The columns of ids and of labels. Where submissions bring scores, there is no target.
+        The columns of ids and of labels. If submissions bring scores, there is no target.
     unit
         The column that says which rows belong together, such as "conversation": a unit's score is the mean of its rows,
-        the score of a submission the mean of its units, and what has to be independent are units.
+        a submission's score is the mean of its units, and units (not rows) must be independent.
     metric
         "accuracy", "exact_match", "absolute_error", "squared_error", "log_loss", "brier"; "score" or "loss" for numbers
-        that a trusted program made.
+        computed by a trusted program.
     within
         The range of labels (errors) or of scores.
     clip
-        The least probability that log loss takes; left out, 0.001.
+        The smallest probability that log loss uses; by default, 0.001.
     classes
-        The labels that log loss and Brier scores take probabilities of; left out, labels are true or false, or 0 or 1.
-        They are declared, since which ones occur is a secret.
+        The labels that log loss and Brier scores get probabilities for; by default, labels are true or false, or 0 or
+        1. They must be declared, since which labels occur is secret.
     step
-        The width of a cell of the grid, in units of the metric; left out, one that fits the number of rows.
+        The width of a cell of the grid, in units of the metric; by default, one that fits the number of rows.
     about
-        What intervals are about. "population": new cases, if nobody who submits has seen these. "labels": these cases,
-        with labels drawn anew, if submitters know the cases. "rows": these rows alone, if the cases decide the labels.
+        What intervals are about. "population": new cases, if no submitter has seen these. "labels": these cases, with
+        labels drawn again, if submitters know the cases. "rows": these rows alone, if the cases determine the labels.
     confidence
-        The probability that all intervals hold at once; left out, 0.95.
+        The probability that all intervals hold at once; by default, 0.95.
     confusion
-        The share of rows, such as 0.2, that score nothing and tell precision, recall and F1 instead: see `confusion`.
-        For labels in a file.
+        The share of rows, such as 0.2, that do not score but answer for precision, recall and F1: see `confusion`. Only
+        for labels in a file.
     ledger
         As for `Session`.
 
@@ -110,7 +111,7 @@ class Board:
         if unit is not None and confusion is not None:
             raise InvalidArgument(
                 "confusion must be left out with unit: precision and recall count rows, and rows of a unit are not"
-                " independent. Make a board of one row a unit, or leave out one of the two.",
+                " independent. Make a board with one row per unit, or leave out one of the two.",
                 name="confusion",
             )
         if isinstance(labels, str | Path) and not scored.rule.targets and is_evaluation(labels):
@@ -149,7 +150,7 @@ class Board:
                 new = begun.begin(terms, Randomness(None).secret())
                 if not new and begun.terms != terms:
                     raise PlanConflict(
-                        f"These labels have a board already (ledger {begun.location}), which is scored in another way."
+                        f"These labels already have a board with other settings (ledger {begun.location})."
                         " Open it as it is, or make one of other labels."
                     )
         with warnings.catch_warnings():
@@ -157,7 +158,7 @@ class Board:
             self.session = Session(rows, ledger=place)
         if not isinstance(self.session.plan.standing, Ladder):
             self.session.close()
-            raise PlanConflict(f"{rows.name} is no board, but a session that answers questions. Open it with Session.")
+            raise PlanConflict(f"{rows.name} is no board but a session that answers questions. Open it with Session.")
 
         folder = rows.location
         other = None if folder is None else folder.with_name(folder.name.removesuffix(SEALED) + CONFUSION)
@@ -166,17 +167,17 @@ class Board:
             ids = (part.ids(self.ladder.terms.id) for part in (rows, FolderRows(other)))
             if pl.concat(ids, how="vertical").is_duplicated().any():
                 self.close()
-                raise RowSourceError(f"{folder} and {other} share rows, so that neither is sealed. Make both anew.")
+                raise RowSourceError(f"{folder} and {other} share rows, so neither is sealed. Create both again.")
 
     @property
     def ladder(self) -> Ladder:
-        """The guarantee: grid, metric, what intervals are about."""
+        """The guarantee: grid, metric, and what intervals are about."""
         standing = self.session.plan.standing
         assert isinstance(standing, Ladder)
         return standing
 
     def submit(self, predictions: PredictionsLike, *, by: str | None = None, name: str | None = None) -> SubmitAnswer:
-        """Score predictions; say whether they are better than the best so far, with an interval.
+        """Score predictions; tell whether they are better than the best so far, with an interval.
 
         Parameters
         ----------
@@ -185,21 +186,21 @@ class Board:
         by
             Who submits.
         name
-            What the submission is called in the standings.
+            The name of the submission in the standings.
 
         Returns
         -------
         SubmitAnswer
-            The same again, free, for the same predictions.
+            Submitting the same predictions again is free and returns the same answer.
         """
         return self.session.for_analyst(by).submit(predictions, name=name)
 
     def confusion(
         self, predictions: PredictionsLike, *, positive_label: str = "true", by: str | None = None
     ) -> ConfusionAnswer:
-        """Return precision, recall and F1 of predictions, by the rows that answer.
+        """Return precision, recall and F1 of predictions, from the rows set aside for that.
 
-        Every answer makes later ones a little wider, as in every session that answers; scores are not affected.
+        Every answer makes the intervals of later ones a little wider, as in any session; scores are not affected.
 
         Parameters
         ----------
@@ -213,12 +214,12 @@ class Board:
         Returns
         -------
         ConfusionAnswer
-            Four cells, and what follows from them.
+            The four cells, and precision, recall and F1 from them.
         """
         if self.answering is None:
             raise PlanConflict(
-                "This board was made without rows that answer: it tells scores, no precision or recall. Make one of"
-                " other labels with confusion=0.2."
+                "This board was made without rows for confusion: it gives scores, but no precision or recall. Make one"
+                " of other labels with confusion=0.2."
             )
         return self.answering.for_analyst(by).confusion(predictions, positive_label=positive_label)
 
@@ -238,7 +239,7 @@ class Board:
         return self.session.ledger.verify().hash
 
     def close(self) -> None:
-        """Let go of the ledgers."""
+        """Release the ledgers."""
         self.session.close()
         if self.answering is not None:
             self.answering.close()
@@ -271,7 +272,7 @@ class Board:
 
 
 def refuse_given(given: Mapping[str, object], board: str) -> None:
-    """Refuse what can be said only when a board is made."""
+    """Refuse settings that can be given only when a board is made."""
     for name, value in given.items():
         if value is not None:
-            raise InvalidArgument(f"{name} must be left out: {board} was made before, and says it.", name=name)
+            raise InvalidArgument(f"{name} must be left out: {board} exists, and was made with its own.", name=name)

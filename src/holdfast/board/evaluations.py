@@ -1,11 +1,11 @@
-"""Scores of single cases from the files of evaluation harnesses, as a table that a board takes.
+"""Scores of single cases from the files of evaluation harnesses, as a table that a board accepts.
 
     lm-evaluation-harness    samples_*.jsonl    one line for each document and filter; `doc_id`, a key for each metric
     Inspect                  *.eval, *.json     a ZIP archive, or JSON; scores by scorer: C, P, I, N or numbers
     Every Eval Ever          *_samples.jsonl    one line for each sample and result; `sample_id`, `evaluation`
 
-The unit is the case: several lines about one (epochs, repeats) are averaged. What was not scored is left out, and a
-board then misses its id.
+The unit is the case: several lines about the same case (epochs, repeats) are averaged. A case without a score is left
+out; a board then refuses the table, since the id is missing.
 """
 
 import json
@@ -21,13 +21,13 @@ import polars as pl
 from holdfast.errors import InvalidArgument, MissingExtra
 
 ZSTANDARD = 93  # the compression method of a member of a ZIP archive
-_LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)  # of a member; where it says how long its name and its extra field are
-_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # correct, partly, incorrect, no answer: as Inspect reads them
+_LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)  # size of a member's header; where the lengths of name and extra field are
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # correct, partial, incorrect, no answer: Inspect's values
 _TEXTS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 class Scored(NamedTuple):
-    """One score of one case: by which metric, in which part of the file; and in which run, where lines say so."""
+    """One score of one case: its metric, its part of the file, and its run if the lines tell."""
 
     id: object
     metric: str
@@ -45,7 +45,7 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
         `samples_*.jsonl` of lm-evaluation-harness, a log of Inspect (`.eval` or `.json`), or an instance file of
         Every Eval Ever.
     metric
-        Which one to take, if the file has several: a metric, a scorer of Inspect (`scorer/key` if it gives several), or
+        Which one to use, if the file has several: a metric, a scorer of Inspect (`scorer/key` if it gives several), or
         a result of Every Eval Ever.
     part
         The filter of lm-evaluation-harness, or the name of an evaluation, if the file has several.
@@ -68,7 +68,7 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
     part = _one("part", part, (each.part for each in found), path)
     found = [each for each in found if each.part == part]
     if len(runs := {each.run for each in found}) > 1:
-        raise InvalidArgument(f"{path.name} has {len(runs)} runs; a submission is one. Take them apart.", name="path")
+        raise InvalidArgument(f"{path.name} has {len(runs)} runs; a submission is one. Split it by run.", name="path")
     scores: dict[object, list[float]] = {}
     for each in found:
         value = _number(each.value, metric, path)
@@ -79,7 +79,7 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
 
 
 def read_cases(path: str | Path) -> pl.DataFrame:
-    """Return the ids of all cases in such a file, scored or not, as the column "id": what a board of scores is made of.
+    """Return the ids of all cases in such a file, scored or not, as the column "id", to make a board of scores.
 
     Parameters
     ----------
@@ -90,13 +90,13 @@ def read_cases(path: str | Path) -> pl.DataFrame:
 
 
 def _alike(ids: Iterable[object]) -> list[object]:
-    """Return ids of one type: text, if one of them is."""
+    """Return ids of one type: all as text if any of them is text."""
     listed = list(ids)
     return [str(id) for id in listed] if any(isinstance(id, str) for id in listed) else listed
 
 
 def is_evaluation(path: str | Path) -> bool:
-    """Whether a file is one of these, by its name and its first line; a table is in no .json file."""
+    """Whether a file is one of these, by its name and its first line; tables never have the suffix .json."""
     path = Path(path)
     if path.suffix in (".eval", ".json"):
         return True
@@ -111,7 +111,7 @@ def is_evaluation(path: str | Path) -> bool:
 
 
 def _one(name: str, given: str | None, there: Iterable[str], path: Path) -> str:
-    """Return the name that was given, or the only one that there is."""
+    """Return the name that was given, or the only one in the file."""
     names = list(dict.fromkeys(there))
     if given is None and len(names) == 1:
         return names[0]
@@ -122,7 +122,7 @@ def _one(name: str, given: str | None, there: Iterable[str], path: Path) -> str:
 
 
 def _number(value: Any, metric: str, path: Path) -> float | None:
-    """Return a score as a number; None if there is none."""
+    """Return a score as a number; None if it is missing."""
     if isinstance(value, str):
         value = _GRADES.get(value, _TEXTS.get(value.lower(), value))
     try:
@@ -166,14 +166,14 @@ def _lines(path: Path) -> Iterator[Scored]:
 
 
 def _reader_of(values: dict[str, Any]) -> Callable[[dict[str, Any]], Iterator[Scored]] | None:
-    """Return which format a line has, by the keys that only this one has."""
+    """Return the reader for a line's format, recognized by keys that only this format has."""
     if {"doc_id", "doc"} <= values.keys():
         return _lm_eval
     return _every_eval_ever if {"sample_id", "evaluation"} <= values.keys() else None
 
 
 def _lm_eval(values: dict[str, Any]) -> Iterator[Scored]:
-    """Read one document under one filter. Older files do not list their metrics: there they are the numbers."""
+    """Read one document under one filter. Older files do not list their metrics: there, every number is one."""
     metrics = values.get("metrics")
     if metrics is None:
         known = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter"}
@@ -204,7 +204,7 @@ def _inspect(samples: list[dict[str, Any]]) -> Iterator[Scored]:
 
 
 def _from_archive(path: Path) -> list[dict[str, Any]]:
-    """Return the samples of an archive: the summaries of all, or one by one where a run was cut short."""
+    """Return the samples of an archive: from the summaries, or one by one if the run was interrupted."""
     with ZipFile(path) as archive, path.open("rb") as file:
         members = {member.filename: member for member in archive.infolist()}
 
@@ -217,7 +217,7 @@ def _from_archive(path: Path) -> list[dict[str, Any]]:
 
 
 def _content(archive: ZipFile, file: Any, member: ZipInfo) -> bytes:
-    """Return what a member holds; the standard library does not read Zstandard before Python 3.14."""
+    """Return a member's content; the standard library cannot read Zstandard before Python 3.14."""
     if member.compress_type != ZSTANDARD:
         return archive.read(member)
     try:

@@ -1,4 +1,4 @@
-"""Labels become the rows of a board: checked, split if some of them are to answer, and kept for their owner alone."""
+"""Turn labels into the rows of a board: check them, set some aside for confusion, store them for their owner alone."""
 
 import os
 from pathlib import Path
@@ -24,16 +24,16 @@ from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
 from holdfast.session import Session
 
-ANSWERS = 80  # that the rows which answer are planned for: those of twenty submissions; then margins widen
+ANSWERS = 80  # planned for the rows set aside: enough for twenty submissions; after that, margins widen
 
 
 def board_path(labels: Path) -> Path:
-    """Return where the board of a file of labels lies."""
+    """Return the path of the board of a file of labels."""
     return labels.with_name(labels.stem + SEALED)
 
 
 def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | None, metric: Metric) -> pl.DataFrame:
-    """Return ids, labels and units alone, sorted by id, so that the order of the rows says nothing."""
+    """Return only ids, labels and units, sorted by id, so that the order of the rows reveals nothing."""
     requested = [id, str(target)] if metric.rule.targets else [id]
     if unit in requested:
         raise InvalidArgument(f"unit must be another column than those of ids and labels; got {unit!r}.", name="unit")
@@ -47,8 +47,8 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
     sealed = table.select(requested if unit is None else [*requested, unit])
     if unit is not None and sealed[unit].null_count():
         raise InvalidArgument(
-            f"unit must be known of every row; of {sealed[unit].null_count():,} it is not. Give a row that stands alone"
-            " a unit of its own.",
+            f"unit must be known for every row; {sealed[unit].null_count():,} rows have none. A row that belongs"
+            " with no other needs its own unit.",
             name="unit",
         )
     ids = sealed[id]
@@ -64,7 +64,7 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
 
 
 def _check_target(labels: pl.Series, metric: Metric) -> None:
-    """Refuse labels that the metric is not for. Whoever makes a board has them, so what is wrong may be said."""
+    """Refuse labels that do not fit the metric. Whoever makes a board has the labels, so errors may describe them."""
     type_ = storage_of(labels.name, labels.dtype).type
     allowed = metric.rule.targets
     if type_ not in allowed:
@@ -87,7 +87,7 @@ def _check_target(labels: pl.Series, metric: Metric) -> None:
 def split_off(
     table: pl.DataFrame, labels: PredictionsLike, share: float, metric: Metric, confidence: float
 ) -> pl.DataFrame:
-    """Keep some rows, chosen by lot, for a session that answers; return the others."""
+    """Set aside random rows for a session that answers confusion questions; return the others."""
     check.probability(confusion=share)
     if not isinstance(labels, str | Path):
         raise InvalidArgument(
@@ -101,7 +101,7 @@ def split_off(
     count = round(share * table.height)
     if not folder.exists():
         if board_path(Path(labels)).exists():
-            raise RowSourceError(f"{board_path(Path(labels))} has no rows that answer. Open it as it is.")
+            raise RowSourceError(f"{board_path(Path(labels))} has no rows for confusion. Open it as it is.")
         if not 2 <= count <= table.height - 2:
             raise InvalidArgument(
                 f"confusion must leave two rows on either side; {share:g} of {table.height:,} rows does not.",
@@ -115,13 +115,13 @@ def split_off(
             ) from None
         order = Randomness(None).generator().permutation(table.height)
         _write(table[np.sort(order[:count])], folder)
-    # Who submits knows the ids: given those, rows are not identical, whatever they were drawn from.
+    # Submitters know the ids, and given the ids, rows are not identically distributed, wherever they were drawn from.
     with Session(folder, queries=ANSWERS, confidence=confidence, rows="independent") as session:
         session.begin()
     kept = FolderRows(folder)
     answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())
     if len(kept) != count or not table.filter(answering).equals(kept.frame(np.arange(len(kept)))):
-        raise RowSourceError(f"{folder} holds rows of other labels, or another share of them. Move it away.")
+        raise RowSourceError(f"{folder} contains rows of other labels, or another share of them. Move it away.")
     return table.filter(~answering)
 
 

@@ -1,9 +1,9 @@
 """The command line: `holdfast <command>`.
 
-A command is a file in `commands/` with a function `command`; its name is the file's name, its help the function's
-docstring. It is imported only when it is run or described, so adding one is adding a file and costs the others nothing.
-A command with a `CLASS` of its own is made as that says. One with `COMMANDS`, functions by name, has those as commands
-of its own: `holdfast board make`.
+A command is a file in `commands/` with a function `command`: its name is the file's name, its help the function's
+docstring. The file is imported only when the command is run or described, so adding a command means adding a file and
+does not slow down the others. A file may define a `CLASS` to build its command with, or `COMMANDS`, a mapping of names
+to functions, which become subcommands: `holdfast board make`.
 """
 
 import gc
@@ -24,19 +24,17 @@ from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
 _FIRST = ("demo", "open", "plan", "ask", "sql", "batch", "check", "budget", "history", "receipt", "verify")
 INTERRUPTED = 130
-SELDOM = (
-    100_000  # new objects between two looks for garbage: while modules are imported, a tenth of the time goes there
-)
+SELDOM = 100_000  # new objects between two garbage collections, which take a tenth of the time of imports by default
 
 
 def command_names() -> list[str]:
-    """Return the names of all commands: the usual path first, then the rest."""
+    """Return the names of all commands: the most common first, then the rest."""
     found = {path.stem.replace("_", "-") for path in (Path(__file__).parent / "commands").glob("[a-z]*.py")}
     return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
 
 
 def subcommands(name: str) -> list[str]:
-    """Return the names of a command's own commands."""
+    """Return the names of a command's subcommands."""
     return list(getattr(_module(name), "COMMANDS", {}))
 
 
@@ -61,14 +59,14 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant; a word that is none is refused with the nearest one."""
+        """Find the command; refuse an unknown word, with the nearest command as a suggestion."""
         near = get_close_matches(args[0], command_names(), n=1) if args[0] not in command_names() else []
         if near:
             raise click.UsageError(f"No command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by their docstrings, without making them."""
+        """List the commands with the first lines of their docstrings, without building them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _module(name).command.__doc__.partition("\n")[0]) for name in command_names()])
 
@@ -125,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _usage(error: click.ClickException) -> str:
-    """Word a usage error, and point to the help of the command it happened in."""
+    """Return the text of a usage error, with a pointer to the command's help."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None

@@ -1,7 +1,7 @@
 """From a function to a command: its parameters are the arguments and options, its docstring is the help.
 
-A parameter is annotated `Annotated[type, Argument(...)]` or `Annotated[type, Flag(...)]`; what it defaults to is what
-it is when left out. Click parses the words; the same signature can be spread over several commands (`options.py`).
+A parameter is annotated `Annotated[type, Argument(...)]` or `Annotated[type, Flag(...)]`; its default applies when it
+is left out. Click parses the words; several commands can share a group of options (`options.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +16,12 @@ import click
 
 from holdfast.cli.messages import in_flags
 
-Completion = Callable[[str], list[Any]]  # from the beginning of a word to words
+Completion = Callable[[str], list[Any]]  # from the beginning of a word to its completions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """A word by its place; a shell completes it with files, unless `complete` says otherwise."""
+    """A positional argument; a shell completes it with files, unless `complete` is given."""
 
     metavar: str
     help: str
@@ -29,7 +29,7 @@ class Argument:
     complete: Completion | None = None
 
     def parameter(self, name: str, kind: Any, default: object) -> click.Parameter:
-        """Return it as click has it."""
+        """Return the click parameter."""
         many = get_origin(kind) is list
         required = default is Parameter.empty
         metavar = (self.metavar if required else f"[{self.metavar}]") + "..." * many
@@ -45,12 +45,12 @@ class _Argument(click.Argument):
     meaning = ""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        """Say what it means, as of an option; of arguments click before 8.5 says nothing."""
+        """Return the help line, as for an option; click before 8.5 has none for arguments."""
         return self.make_metavar(ctx).strip("[]").removesuffix("..."), self.meaning + "  [required]" * self.required
 
 
 class Flag:
-    """A word by its flag: by default the name of the parameter, and for a switch also its opposite.
+    """An option; its flag is by default the name of the parameter, and for a switch also its opposite.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ class Flag:
     help
         What it means.
     metavar
-        What its value is called; left out, its type.
+        The name of its value in help; by default, its type.
     section
-        Where help lists it.
+        The section of help that lists it.
     least, most
         The range of a whole number.
     complete
-        How its value may go on.
+        Returns completions of its value.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Flag:
         self._said = {"help": help, "metavar": metavar, "shell_complete": _completing(complete)}
 
     def parameter(self, name: str, kind: Any, default: object) -> click.Parameter:
-        """Return it as click has it."""
+        """Return the click parameter."""
         flag = "--" + name.replace("_", "-")
         flags = self._flags or ([f"{flag}/--no-{name.replace('_', '-')}"] if kind is bool else [flag])
         facts: dict[str, Any] = {"is_flag": True} if kind is bool else {}
@@ -100,7 +100,7 @@ class _Option(click.Option):
 
 
 def _files(beginning: str) -> list[Any]:
-    from click.shell_completion import CompletionItem  # when a shell asks
+    from click.shell_completion import CompletionItem  # only needed when a shell asks
 
     return [CompletionItem(beginning, type="file")]
 
@@ -116,7 +116,7 @@ def _type(kind: Any, least: int | None = None, most: int | None = None) -> Any:
 
 
 def parameters(function: Callable[..., None]) -> list[click.Parameter]:
-    """Return the arguments and options of a function, as click has them."""
+    """Return the arguments and options of a function as click parameters."""
     found = []
     for each in signature(function, eval_str=True).parameters.values():
         kind, described = get_args(each.annotation)
@@ -127,7 +127,7 @@ def parameters(function: Callable[..., None]) -> list[click.Parameter]:
 
 
 def spread(command: Callable[..., None], **groups: Sequence[Parameter]) -> Callable[..., None]:
-    """Return the command with a group of options in place of a parameter, which receives their values by name."""
+    """Return the command with a group of options in place of a parameter, which gets their values as a mapping."""
     options = [each for name, own in signature(command).parameters.items() for each in groups.get(name, [own])]
 
     @wraps(command)
@@ -148,7 +148,7 @@ class Command(click.Command):
         self.take(function)
 
     def take(self, function: Callable[..., None]) -> None:
-        """Take over what a function does, and its parameters."""
+        """Use a function as the callback, with its parameters."""
         self.callback, self.params = function, parameters(function)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -158,7 +158,7 @@ class Command(click.Command):
             return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; names from registries are looked up only here, because that imports them."""
+        """Write the sections; registered names are looked up only here, because that imports their modules."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)

@@ -13,14 +13,14 @@ from holdfast.errors import HoldfastError
 
 @contextmanager
 def noting_warnings() -> Iterator[list[str]]:
-    """Collect this package's own warnings, worded for the command line; others stay unseen."""
+    """Collect this package's own warnings, worded for the command line; others are hidden."""
     sentences: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield sentences
         except HoldfastError:
-            for sentence in _worded(caught):  # what went wrong may follow from them
+            for sentence in _worded(caught):  # they may explain the error
                 note(sentence)
             raise
         sentences.extend(_worded(caught))
@@ -33,7 +33,7 @@ def _worded(caught: Iterable[warnings.WarningMessage]) -> list[str]:
 
 @contextmanager
 def in_flags(flags: Mapping[str, str]) -> Iterator[None]:
-    """Word errors of the library for the command line; `flags` are the options it may speak of."""
+    """Word errors of the library for the command line; `flags` are the options they may mention."""
     try:
         yield
     except HoldfastError as error:
@@ -41,7 +41,7 @@ def in_flags(flags: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-# What the library writes as Python arguments; a question may have a margin and a mechanism of its own.
+# Python arguments in the library's messages, and their flags; a question may have its own margin and mechanism.
 PLAN_FLAGS = {
     "guarantee": "--guarantee",
     "margin": "--plan-margin",
@@ -100,7 +100,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     message = message.replace("say so when opening: holdfast", "say so: holdfast")
     message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)
     message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
-    # Only as the library words it: a question that a message quotes may compare a column of that name.
+    # Only in the library's own wording: a quoted question may compare a column of the same name.
     plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"
     message = re.sub(plan, lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}", message)
     if not flags:

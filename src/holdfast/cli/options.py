@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plan_option(help: str) -> Any:
-    """Describe an option of the plan, which help lists in a section of its own."""
+    """Describe an option of the plan, which help lists in a separate section."""
     return Flag(help=help, section="Options of the plan")
 
 
@@ -41,7 +41,7 @@ RowsEach = Annotated[
 End = Annotated[bool, plan_option("Refuse questions beyond the plan, instead of answering with wider margins.")]
 Identical = Annotated[
     bool,
-    plan_option("Rows follow one law; if left out, they may follow different ones, and answers speak of the average."),
+    plan_option("Rows follow one law; if left out, they may follow different ones, and answers are about the average."),
 ]
 ChecksShare = Annotated[
     float | None, plan_option("The share of rows that check guesses instead of answering, such as 0.2.")
@@ -49,16 +49,16 @@ ChecksShare = Annotated[
 Guarantee = Annotated[str, plan_option("best, or one of {guarantees}.")]
 Mechanism = Annotated[str, plan_option("best, or one of {mechanisms}.")]
 Worlds = Annotated[int, Flag(least=1, help="Independent worlds.")]
-Processes = Annotated[int | None, Flag(least=1, help="Worlds to run at once; left out: as many as save time.")]
+Processes = Annotated[int | None, Flag(least=1, help="Worlds to run at once; by default, as many as save time.")]
 
 
 def planned(queries: int | None, flips: int | None) -> int | dict[str, int] | None:
-    """Return `queries` as the planner takes it."""
+    """Return `queries` as the planner expects it."""
     return queries if flips is None else {"mean": queries or 0, "flip": flips}
 
 
 def rows_each(text: str | None) -> int | str | None:
-    """Return rows per query as the planner takes it: a number or a word."""
+    """Return rows per query as the planner expects it: a number or a word."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
@@ -75,14 +75,14 @@ def session_plan(
     guarantee: Guarantee = "best",
     plan_mechanism: Mechanism = "best",
 ) -> dict[str, Any]:
-    """Return the plan as a session takes it."""
+    """Return the plan as arguments of a session."""
     chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism, "end": end}
     chosen |= {"rows": "identical" if identical else None, "rows_per_query": rows_each(plan_rows_per_query)}
     return {"queries": planned(queries, flips), "margin": plan_margin, "checks": checks} | chosen
 
 
 def with_plan(command: Callable[..., None], *, but: str = "") -> Callable[..., None]:
-    """Give a command the options of `session_plan`, `but` one, in place of its parameter `plan`."""
+    """Give a command the options of `session_plan`, except `but`, in place of its parameter `plan`."""
     return spread(command, plan=[each for each in signature(session_plan).parameters.values() if each.name != but])
 
 
@@ -123,14 +123,14 @@ def ledger_file(data: str) -> Path | None:
 
 
 def has_password(url: str) -> bool:
-    """Whether a database URL holds one; also where `urlsplit` would not find it."""
+    """Whether a database URL contains a password, even where `urlsplit` would not find it."""
     user, at, _ = url.partition("://")[2].rpartition("@")
     return (bool(at) and bool(user.partition(":")[2])) or "password=" in url
 
 
 @contextmanager
 def looking(data: str, ledger: str | None) -> Iterator["Session"]:
-    """Open data for a command that asks nothing, without the warnings meant for somebody who is about to."""
+    """Open data for a command that asks nothing, without the warnings meant for those who ask."""
     with noting_warnings():
         session = open_session(data, {}, ledger=ledger)
     with session:
@@ -138,5 +138,5 @@ def looking(data: str, ledger: str | None) -> Iterator["Session"]:
 
 
 def nothing_asked(session: "Session") -> str:
-    """Say that the ledger has not begun."""
+    """Return the sentence that the ledger has not begun."""
     return f"Nothing has been asked of {session.dataset} yet; its ledger begins with the first answer."

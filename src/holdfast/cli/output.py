@@ -32,13 +32,13 @@ def show_json(**document: Any) -> None:
 
 
 def _write(stream: TextIO, text: str, *, bold: bool = False) -> None:
-    # Not click.echo: it writes UTF-8 to terminals that said they cannot read it.
+    # Not click.echo: it writes UTF-8 even to terminals that do not support it.
     stream.write((click.style(text, bold=True) if bold and stream.isatty() else text) + "\n")
     stream.flush()
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Write a table: Rich on a terminal, aligned columns elsewhere. `right` are the columns of numbers."""
+    """Write a table: with Rich on a terminal, as aligned columns elsewhere. `right` are the right-aligned columns."""
     cells = [list(headings), *map(list, rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(headings))]
     if sys.stdout.isatty():
@@ -50,7 +50,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
             drawn.add_column(heading, justify="right" if place in right else "left", no_wrap=True)
         for row in rows:
             drawn.add_row(*(cell.replace("[", r"\[") for cell in row))
-        # Where the terminal is narrower, lines run on: a number is never cut.
+        # On a narrower terminal, lines wrap, so that a number is never cut off.
         Console(file=sys.stdout, width=max(Console().width, sum(widths) + 2 * len(widths))).print(drawn)
         return
     for row in cells:
@@ -94,7 +94,7 @@ def written(estimate: "Estimate | Answer") -> tuple[str, str]:
 
 @contextmanager
 def progress_bar(label: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes how many of `total` are done; the bar is on standard error, on a terminal only."""
+    """Yield a function to call with how many of `total` are done; shows a bar on standard error, if a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -118,7 +118,7 @@ _BRAILLE_BLANK, _BRAILLE_LAST = 0x2800, 0x28FF
 
 
 def write_on_any_terminal() -> None:
-    """Let standard output and error replace what their encoding lacks, instead of failing."""
+    """Let standard output and error replace characters that their encoding lacks, instead of failing."""
     codecs.register_error("holdfast-plain", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

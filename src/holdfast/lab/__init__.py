@@ -4,13 +4,13 @@ populations     rows with known means, and questions about them
 analysts        who asks: attacks that adapt to the answers
 baselines       what people use instead of holdfast, to answer and to fit models
 contenders      who answers: mechanisms by name, plans and sessions
-published       what others have proved, at its best: formulas of papers
+published       the error bounds that other papers prove, with their best parameters
 attack          any analyst against any contender, in many worlds
 selftest        does a plan keep its promise?
 monitors        the monitors of the transfer theorems
-experiments     the paper's table and claims, measured
+experiments     measurements of the paper's table and claims
 flights         a made-up table of flights
-demo            a tour of the questions, and a discovery in noise; demo_checks, its second act
+demo            a tour of the questions, and a discovery in noise; demo_checks: its second act
 plots           all figures
 """
 

@@ -8,7 +8,7 @@ An analyst has no access to the rows. Its own randomness comes from `rng`, so a 
 answers, which is what the monitors do.
 
 sign, weighted, boosting   ask about every feature, then about a vote of those that seemed to agree with the label
-persistent                 the weighted vote asked again and again, until an answer is far off: the worst known
+persistent                 ask the weighted vote again and again, until an answer is far off: the worst attack known
 selection                  the reusable-holdout experiment of Dwork et al. 2015: select features, then test a classifier
 climber                    change a rule a little, keep what seems to improve it
 fingerprint                find out which identities are in the sample, then ask about them
@@ -67,7 +67,7 @@ class Analyst(Protocol):
     def predicted_excess(self, rows: int, noise: float = 0.0) -> float | None:
         """Predict by how much the last question's mean on the rows exceeds its mean in the population.
 
-        `noise` is the variance of the randomness added to each answer; None where no formula is known.
+        `noise` is the variance of the randomness added to each answer. Returns None if no formula is known.
         """
         ...
 
@@ -75,13 +75,13 @@ class Analyst(Protocol):
 # -- votes --------------------------------------------------------------------------------------------------------
 #
 # On fair independent coins each answer a_j is 1/2 plus the deviation of the rows (variance 1/(4n)) plus noise (variance
-# v). With s = (sqrt(k)/(2n)) / sqrt(1/(4n) + v), the final vote seems right on the rows more often than half by
+# v). With s = (sqrt(k)/(2n)) / sqrt(1/(4n) + v), the share of rows on which the final vote seems right exceeds 1/2 by
 #
 #     sign attack        every feature votes, in the direction it leans      Phi(s sqrt(2/pi)) - 1/2
 #     weighted attack    every feature votes with its own deviation          Phi(s) - 1/2
 #     boosting           only features above one half vote (Blum & Hardt)    Phi(s/sqrt(pi)) - 1/2
 #
-# and is right for half of the population.
+# although the vote is right for exactly half of the population.
 
 
 def vote_strength(queries: int, rows: int, noise: float = 0.0) -> float:
@@ -115,7 +115,7 @@ class _Voter:
 
     def weigh(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
         """Turn the answers into weights."""
-        raise NotImplementedError  # every analyst who votes does it in a way of its own
+        raise NotImplementedError  # each voting analyst defines its own weights
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,9 @@ class WeightedAttack(_Voter):
 class PersistentAttack:
     """Ask about features with nine tenths of the `queries`, then about their weighted vote with all the rest.
 
-    The vote leans away from the population, and each answer about it adds noise of its own: whoever asks often enough
-    gets one that is off in the same direction. Exact answers do not change; this is worse for noisy ones only.
+    The vote's mean on the rows is away from the population's, and each answer about it adds fresh noise: an analyst who
+    asks often enough gets noise in the same direction. Exact answers do not change when asked again, so this attack is
+    worse than the weighted one for noisy answers only.
     """
 
     queries: int = 501
@@ -183,7 +184,7 @@ class PersistentAttack:
             yield question
 
     def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
-        """That of the weighted vote of its features."""
+        """The excess of the weighted vote of its features."""
         return float(ndtr(vote_strength(self.features, rows, noise))) - 0.5
 
 
@@ -231,16 +232,16 @@ class Harmless:
 
 @dataclass(frozen=True)
 class FeatureSelection:
-    """Ask about `queries` - 1 features; those that hold up in training and holdout form the classifier.
+    """Ask about `queries` - 1 features; those that hold up in both training and holdout form the classifier.
 
-    The analyst has a training sample of its own and asks the holdout about every feature. Features that lean the same
-    way on both, by at least one standard deviation each, vote. On d pure-noise features and n rows m of them pass,
-    about 2 d Phi(-1)^2, and with h = phi(1)/Phi(-1) = 1.525 the classifier seems right on the holdout in
-    Phi(h sqrt(m/n)): at n = d, 63.3 % where 50 % is true. The published figure is 63 +- 0.4 %.
+    The analyst has its own training sample and asks the holdout about every feature. Features that lean the same
+    way on both, by at least one standard deviation each, vote. Of d pure-noise features on n rows, m = about
+    2 d Phi(-1)^2 pass, and with h = phi(1)/Phi(-1) = 1.525 the classifier seems right on a share Phi(h sqrt(m/n)) of
+    the holdout: at n = d, 63.3 % where 50 % is true. The published figure is 63 +- 0.4 %.
 
-    Noise of variance v in each answer turns the threshold of one standard deviation, t = 1/(2 sqrt n), into
-    u = t/sqrt(1/(4n) + v) of them: fewer features agree by chance of the rows, and with h(u) = phi(u)/Phi(-u) the
-    argument becomes h(u) sqrt(m/n)/sqrt(1 + 4nv).
+    With noise of variance v in each answer, the threshold of one standard deviation of the rows, t = 1/(2 sqrt n), is
+    only u = t/sqrt(1/(4n) + v) standard deviations of an answer: more of the agreement is due to noise rather than to
+    the rows, and with h(u) = phi(u)/Phi(-u) the argument becomes h(u) sqrt(m/n)/sqrt(1 + 4nv).
 
     With `signal`, that many features really agree with the label, by 3/sqrt(n) more than half.
     """
@@ -343,11 +344,11 @@ class HillClimber:
 
 @dataclass(frozen=True)
 class Fingerprinting:
-    """Ask `queries` - 1 bits in `rounds`, of a universe `times` as large as the sample; then ask for the accused.
+    """Ask for `queries` - 1 bits in `rounds`, in a universe `times` as large as the sample; then ask for the accused.
 
     Interactive fingerprinting (Steinke & Ullman 2015). Every identity of a universe of N gets a code word of fair bits;
-    a question asks for one bit. The answer's deviation from the universe's own mean leans towards the bits of those who
-    are in the sample. An identity's score adds up the deviations, with the sign of its own bit: after k answers it has
+    a question asks for one bit. The answer's deviation from the universe's own mean leans towards the bits of the
+    identities in the sample. An identity's score sums the deviations, signed by its own bit: after k answers it has
 
         mean  (k/2) (mu/n - 1/N)   mu times in the sample           variance  k (1/(4n) + v).
 
@@ -387,7 +388,7 @@ class Fingerprinting:
                 answer = yield Marked(word)
                 words.append(word)
                 deviations.append(answer - float(word.mean()))
-            centered = np.array(deviations) - np.mean(deviations)  # the accused add the same to every answer
+            centered = np.array(deviations) - np.mean(deviations)  # the accused shift every answer by the same amount
             score += (2.0 * np.array(words) - 1).T @ centered
             spread += float(np.square(centered).sum())
             accused |= score > self.threshold * sqrt(spread)

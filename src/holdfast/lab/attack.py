@@ -26,7 +26,7 @@ from holdfast.lab.contenders import Contender, contender, converse
 from holdfast.lab.populations import Population
 from holdfast.rows.memory import memory_rows
 
-PARALLEL_FROM = 200_000_000  # row evaluations, a few seconds of work: less is over before other processes have started
+PARALLEL_FROM = 200_000_000  # row evaluations: a few seconds; less work ends before other processes have started
 HEADINGS = ("questions", "claimed error", "actual error", "worst world", "promised")
 
 Floats = NDArray[np.float64]
@@ -59,13 +59,13 @@ def attack(
         A name (sign, weighted, persistent, selection, selection-signal, boosting, fingerprint, climber, harmless) or
         an analyst.
     population
-        Where rows come from; left out: the population the analyst is designed for.
+        Where rows come from; by default, the population the analyst is designed for.
     rows, queries, worlds
         Rows of each sample, questions in each world, and number of worlds.
     confidence
-        Of the promises.
+        The confidence of the promises.
     seed
-        Repeats a run, except for Laplace noise, which comes from the operating system.
+        Makes a run repeatable, except for Laplace noise, which comes from the operating system.
     processes
         Above 1, worlds run in parallel.
     progress
@@ -107,7 +107,7 @@ def attack(
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What was answered, question by question.
+    """The answers of one world, question by question.
 
     `excess` is how far the last question's mean on the rows is above its mean in the population.
     """
@@ -132,7 +132,7 @@ class World:
 
 
 def run_world(contender: Contender, analyst: Analyst, population: Population, rows: int, seed: int) -> World:
-    """Run one world. Data, analyst and mechanism have independent generators, all from one seed."""
+    """Run one world. Data, analyst and mechanism have independent generators, all derived from one seed."""
     for_data, for_analyst, for_mechanism = (np.random.default_rng([seed, part]) for part in range(3))
     source = memory_rows(population.draw(rows, for_data))
     questions, replies = [], []
@@ -162,14 +162,14 @@ def world_seeds(seed: int, worlds: int) -> list[int]:
 
 
 def processes_for(evaluations: int) -> int:
-    """Return one process for little work, and one for each processor for more."""
+    """Return 1 for little work, else the number of processors."""
     return 1 if evaluations < PARALLEL_FROM else os.cpu_count() or 1
 
 
 def in_parallel(
     run: Callable[[Item], Result], items: Sequence[Item], processes: int, progress: Progress | None = None
 ) -> list[Result]:
-    """Run every item (a world's seed, for example), in order; `progress` is called with the number that are done."""
+    """Run every item (a world's seed, for example); return results in order. `progress` gets the number finished."""
     done = progress or (lambda count: None)
     if processes == 1 or len(items) == 1:
         results = []
@@ -190,7 +190,7 @@ def in_parallel(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The errors after so many questions.
+    """The errors after some number of questions.
 
     `claimed` is the median half width of the intervals so far; `actual` the largest error so far, in the median world;
     `worst` the largest in any world; `promised` the margin promised for all answers at once.

@@ -1,11 +1,11 @@
-"""What people use instead: plain means, full scans with noise, Thresholdout, descent along the full gradient.
+"""What people use instead of holdfast: plain means, full scans with noise, Thresholdout, full-gradient descent.
 
-They are here to be compared with and to be attacked; no session runs on them. Each reads every row for every answer,
-so `draws` of what they release is the number of rows.
+They are here to be compared with and to be attacked; no session uses them. Each reads every row for every answer, so
+the `draws` of their releases is the number of rows.
 
 Every step along the full gradient reads every row, exactly or with Gaussian noise: k queries of n steps each make
-k d n^2 gradient evaluations. The exact form (`sigma` 0) fits the rows, not the population, once losses depend on
-earlier answers.
+k d n^2 gradient evaluations. Without noise (`sigma` 0), descent fits the rows, not the population, once losses depend
+on earlier answers.
 """
 
 from dataclasses import dataclass, field
@@ -27,19 +27,19 @@ from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import AllRows, Consecutive, Fresh, Selection
 from holdfast.rows.source import RowSource
 
-AT_ONCE = 1 << 16  # rows
+AT_ONCE = 1 << 16  # rows per block
 
 
 class Releaser(Protocol):
-    """Whatever answers a query from rows: a mechanism of a session, a baseline, or one of your own."""
+    """Anything that answers a query from rows: a session's mechanism, a baseline, or one of your own."""
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
-        """Read rows, and return what may be known of them."""
+        """Read rows and return what may be released about them."""
         ...
 
 
 def _scan(query: Query, source: RowSource, selection: Selection, rng: Generator) -> Columns:
-    """Return every statistical query of the question on every row. Secret."""
+    """Return the values of every statistical query of the question on every row. Secret."""
     return query.statistic.columns(source.sample(query, selection, rng))
 
 
@@ -93,7 +93,7 @@ class Thresholdout:
 
     The rows are split once into a training and a holdout half. If their means differ by more than a noisy threshold,
     the holdout's mean plus noise is released; otherwise the training half's mean. `budget` is how many disagreements it
-    can still report; a question that may need more is refused. Noise is Laplace's, of scale 2, 4 and 1 sigma for the
+    can still report; a question that may need more is refused. The noise is Laplace, of scale 2, 4 and 1 sigma for the
     threshold, the comparison and the answer, as in the paper and in the code of Rogers et al.
     """
 
@@ -156,7 +156,7 @@ class CoinFromMean:
 
 @dataclass(frozen=True)
 class FullGradient:
-    """The mean gradient of all n rows, each coordinate with noise of `sigma` times its width."""
+    """The mean gradient of all n rows, each coordinate with Gaussian noise of deviation `sigma` times its width."""
 
     objective: Objective
     n: int
@@ -173,14 +173,14 @@ class FullGradient:
 
     @property
     def charge(self) -> int:
-        """1/(4 sigma^2) for a coordinate; exact gradients are protected by nothing and priced at nothing."""
+        """1/(4 sigma^2) per coordinate; exact gradients, which nothing protects, are charged 0."""
         if self.sigma == 0:
             return 0
         return len(self.objective.ranges.lows) * ceil(cost.gaussian_cost(self.sigma, n=self.n))
 
     @property
     def rows_read(self) -> int:
-        """A row serves all coordinates here, so n rows; n d gradient evaluations."""
+        """n rows, since a row serves all coordinates here: n d gradient evaluations."""
         return self.n
 
     @property
@@ -190,18 +190,18 @@ class FullGradient:
 
     @property
     def moment(self) -> float:
-        """Gradient and noise."""
+        """The norms of gradient and noise, added in squares."""
         noise = self.sigma * float(np.linalg.norm(self.objective.ranges.widths))
         return float(np.hypot(self.objective.ranges.gradient, noise))
 
     @property
     def largest(self) -> float | None:
-        """The gradient itself if there is no noise."""
+        """The largest gradient if there is no noise, else None."""
         return None if self.sigma else self.objective.ranges.gradient
 
     @property
     def spread(self) -> float:
-        """Gaussian noise, in units of the widest coordinate."""
+        """The standard deviation of the noise on the widest coordinate."""
         return self.sigma * float(self.objective.ranges.widths.max())
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
@@ -218,7 +218,7 @@ class FullGradient:
 
 @dataclass(frozen=True, eq=False)
 class WholeGradientAt(ObjectiveQuery):
-    """All coordinates of each row's gradient, from 0 to 1. No release could pay for this: one row has 2^d outcomes."""
+    """All coordinates of each row's gradient, from 0 to 1. Too costly for any coin release: a row has 2^d outcomes."""
 
     objective: Objective
     point: Vector

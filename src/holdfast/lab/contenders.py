@@ -1,4 +1,4 @@
-"""Contenders of the attack lab: mechanisms by name, with settings made for so many rows and questions.
+"""Contenders of the attack lab: mechanisms by name, with settings for a given number of rows and questions.
 
 name           what it does                                  what it promises for all answers at once
 naive          the mean of all rows                          Hoeffding: true only for questions chosen beforehand
@@ -42,7 +42,7 @@ from holdfast.rows.source import RowSource
 if TYPE_CHECKING:
     from holdfast.session import Session
 
-TEXTBOOK_ERROR = 0.05  # failure probability of the interval around one answer of a mechanism without a guarantee
+TEXTBOOK_ERROR = 0.05  # failure probability of one answer's interval, for a mechanism without a guarantee
 
 
 # -- oracles: a contender at work on one sample -------------------------------------------------------------------
@@ -70,7 +70,7 @@ class ResumableOracle(QueryOracle, Protocol):
     """An oracle whose state after a transcript can be restored."""
 
     def recall(self, question: RowQuestion, answer: float) -> None:
-        """Take the state it would have, had it just given this answer."""
+        """Move to the state after giving this answer."""
         ...
 
 
@@ -87,7 +87,7 @@ def converse(dialogue: Dialogue, oracle: QueryOracle) -> Iterator[tuple[RowQuest
 
 
 class MechanismOracle:
-    """A copy of a mechanism, which keeps what it remembers between questions; intervals are value ± `half_width`."""
+    """A copy of a mechanism, which keeps its state between questions; intervals are value ± `half_width`."""
 
     def __init__(self, mechanism: Releaser, source: RowSource, rng: Generator, *, half_width: float = 0.0) -> None:
         self._mechanism = deepcopy(mechanism)
@@ -115,10 +115,10 @@ class MechanismOracle:
 
 
 class PlanOracle:
-    """The mechanism and the intervals of a session with this plan, without its ledger: that would slow the lab down."""
+    """The mechanism and the intervals of a session with this plan, but no ledger, which would slow the lab down."""
 
     def __init__(self, plan: Plan, source: RowSource, rng: Generator) -> None:
-        # A ledger would fix the order in which fresh rows are used up; here the world's generator does.
+        # A session's ledger fixes the order in which fresh rows are used up; here the world's generator does.
         self._drawing = Drawing(source, rng, plan.standing, Order(rng.bytes(32)))
         self._standing, self._charge, self._statements = plan.standing, 0, 0
 
@@ -130,13 +130,13 @@ class PlanOracle:
         return Reply(estimate.guess, estimate.low, estimate.high, rows_read)
 
     def recall(self, question: RowQuestion, answer: float) -> None:
-        """Move on to the next place, and use up the rows of this answer where rows are used up."""
+        """Advance by one question; if the guarantee uses rows up, use up this answer's rows."""
         drawing, draws = self._drawing, self._place(question)
         if drawing.guarantee.in_order and drawing.order is not None:
             drawing.order = drawing.order.after(drawing.guarantee.charge(question.statistic, draws))
 
     def _place(self, question: RowQuestion) -> int:
-        """Give the question its place, as a ledger would; return how many rows it draws."""
+        """Assign the question its place, as a ledger would; return how many rows it draws."""
         statistic, before = question.statistic, self._statements
         draws = self._standing.rows_at(before)
         self._charge += self._standing.charge(statistic, draws)
@@ -174,12 +174,12 @@ class Contender(Protocol):
 
     @property
     def promised(self) -> float | None:
-        """The largest error of any answer, with the lab's confidence; None: nothing is promised."""
+        """The largest error of any answer, with the lab's confidence; None if nothing is promised."""
         ...
 
     @property
     def noise(self) -> float | None:
-        """The variance added to the mean of the rows, near a share of one half; None: not a fixed number."""
+        """The variance added to the mean of the rows, near a share of one half; None if it is not a fixed number."""
         ...
 
     def start(self, source: RowSource, rng: Generator) -> QueryOracle:
@@ -189,9 +189,9 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class MechanismContender:
-    """A mechanism alone, with the textbook's 95 % interval for each answer, as if questions did not adapt.
+    """A mechanism alone, with the textbook 95 % interval for each answer, as if questions were not adaptive.
 
-    `deviation` is the standard deviation of an answer; left out: that of the mean of all rows, plus the noise.
+    `deviation` is the standard deviation of an answer; by default, that of the mean of all rows plus the noise.
     """
 
     name: str
@@ -222,7 +222,7 @@ class PlanContender:
 
     @property
     def noise(self) -> float | None:
-        """That of coins; None for other mechanisms."""
+        """The variance that coins add; None for other mechanisms."""
         standing = self.plan.standing
         if not issubclass(mechanism_of(standing), Coins):
             return None
@@ -288,8 +288,8 @@ def _split(goal: Goal) -> Contender:
 
 
 def _thresholdout(goal: Goal) -> Contender:
-    # The published experiment: threshold 4/sqrt(n), noise 1/sqrt(n), no budget (its code, github.com/andyljones/
-    # thresholdout at 6e0d620, takes normal noise of that deviation, and a threshold without noise of its own).
+    # As in the published experiment: threshold 4/sqrt(n), noise 1/sqrt(n), no budget. Its code, github.com/andyljones/
+    # thresholdout at 6e0d620, uses normal noise of that deviation, and adds no noise to the threshold.
     n = goal.rows
     holdout = Thresholdout(threshold=4 / sqrt(n), sigma=1 / sqrt(n), budget=goal.queries, key=0)
     return MechanismContender("thresholdout", holdout, None, None, 1 / sqrt(2 * n))

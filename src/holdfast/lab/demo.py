@@ -1,9 +1,9 @@
 """The demo: a tour of the questions, and a discovery in pure noise, on made-up flights whose population is known.
 
-How to discover an effect in noise. The analyst asks of every pair of signals whether their agreement predicts the
+How to discover an effect in noise: for every pair of signals the analyst asks whether their agreement predicts the
 `outcome`: the share of rows with (s_a = s_b) = outcome, which is 1/2 in the population. On n rows it deviates from 1/2
-by about 1/(2 sqrt(n)), by chance. A rule in which every pair votes with its own deviation as weight collects all this
-chance; after k pairs it seems right for about
+by about 1/(2 sqrt(n)), by chance. A rule in which every pair votes, weighted by its own deviation, adds up all these
+chance deviations; after k pairs it seems right for about
 
     Phi(sqrt(k/n))                                  of the rows it was built from,
 
@@ -30,14 +30,14 @@ from holdfast.planning import plan
 from holdfast.rows.open import open_rows
 from holdfast.session import Session
 
-ROWS, QUESTIONS, TOUR = 1_000_000, 10_000, 100  # TOUR questions are planned beside the discovery's
+ROWS, QUESTIONS, TOUR = 1_000_000, 10_000, 100  # TOUR: questions planned in addition to the discovery's
 FLIP_ROWS, FLIPS = 100_000, 1_000
 LATE, CARRIERS = "dep_delay > 15", tuple(each.name for each in flights.CARRIERS[:3])
 
-LOOK_EVERY = 10  # signals
+LOOK_EVERY = 10  # signals between two looks at the rule
 POPULATION_SHARE = 0.5  # how often any rule of signals is right
-_BLOCK = 1 << 16  # rows
-_WEIGHT_GRID = float(2**30)  # weights are whole numbers, so that a vote does not depend on the order of the sum
+_BLOCK = 1 << 16  # rows per block
+_WEIGHT_GRID = float(2**30)  # weights are integers, so that a vote does not depend on the order of summation
 
 CHART_HEIGHT, CHART_GAP = 15, 3
 
@@ -47,7 +47,7 @@ CHART_HEIGHT, CHART_GAP = 15, 3
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One more signal: it is paired with the first `partners` signals, and then perhaps the rule is looked at."""
+    """One more signal, to be paired with the first `partners` signals; if `look`, then the rule is asked about."""
 
     signal: int
     partners: int
@@ -56,7 +56,7 @@ class DemoStep:
 
 
 def steps(questions: int, *, before: int = 0) -> tuple[DemoStep, ...]:
-    """Divide a number of questions into pairs and looks, ending with a look; `before` were asked already.
+    """Divide a number of questions into pairs and looks, ending with a look; `before` questions were asked already.
 
     >>> steps(10)
     (DemoStep(signal=1, partners=1, look=False, asked=1), DemoStep(signal=2, partners=2, look=False, asked=3), \
@@ -74,7 +74,7 @@ DemoStep(signal=3, partners=3, look=False, asked=6), DemoStep(signal=4, partners
 
 
 class PairRule:
-    """Predicts `outcome` by a vote of pairs, each weighted by how well it did. A function of one row."""
+    """Predicts `outcome` by a vote of pairs, each weighted by its deviation. Evaluates each row by itself."""
 
     def __init__(self, answers: Sequence[tuple[int, int, float]]) -> None:
         signals = 1 + max(second for _, second, _ in answers)
@@ -97,7 +97,7 @@ class PairRule:
 
 @dataclass(frozen=True)
 class TourAnswer:
-    """One answer of the tour beside the population's own value."""
+    """One answer of the tour, with the population's value."""
 
     call: str
     value: float
@@ -115,7 +115,7 @@ class TourAnswer:
 
 @dataclass(frozen=True)
 class RuleLook:
-    """How often the rule seems to be right, after so many questions."""
+    """How often the rule seems to be right after some number of questions."""
 
     asked: int
     value: float
@@ -153,7 +153,7 @@ class Discovery:
 
 
 class Demo:
-    """One run, in a folder of its own. `seed` makes data and draws repeatable."""
+    """One run, in its own folder. `seed` makes data and draws repeatable."""
 
     def __init__(self, folder: Path, *, rows: int = ROWS, questions: int = QUESTIONS, seed: int | None = None) -> None:
         self.folder, self.rows, self.questions, self.seed = folder, rows, questions, seed
@@ -165,13 +165,13 @@ class Demo:
         self._clear()
         flights.write(self.path, self.rows, self._rng)
         queries = self.questions + TOUR
-        half = plan(rows=self.rows, queries=queries).rows_per_query // 2  # of the best margin's: in under a minute
+        half = plan(rows=self.rows, queries=queries).rows_per_query // 2  # half the best plan's, to end within a minute
         rows = open_rows(self.path, complete=["dep_delay"])
         return Session(rows, queries=queries, rows_per_query=half, seed=self.seed, analyst="demo")
 
     def tour(self, session: Session) -> list[TourAnswer]:
         """Ask one question of each kind."""
-        session.price(LATE)  # loads the parser, so that times are of questions alone
+        session.price(LATE)  # loads the parser, so that the times shown are those of the questions alone
         answers = [
             _timed('s.mean("dep_delay > 15")', flights.share_later_than(15), lambda: session.mean(LATE)),
             _timed(
@@ -195,7 +195,7 @@ class Demo:
         return [*answers, quantile]
 
     def flips(self) -> TourAnswer:
-        """Ask for flips, each about one row: on another sample, with a ledger of its own, planned for flips."""
+        """Ask for flips, each about one row, on another sample with its own ledger, planned for flips."""
         path = self.folder / "flips.parquet"
         flights.write(path, FLIP_ROWS, self._rng, signals=0)
         with Session(path, queries={"flip": FLIPS}, seed=self.seed, analyst="demo") as session:
@@ -225,7 +225,7 @@ class Demo:
         )
 
     def second_act(self) -> demo_checks.SecondAct:
-        """Let others look at half of a table, and check on the other half what they found."""
+        """Let analysts look at half of a table, and check on the other half what they found."""
         return demo_checks.play(demo_checks.table(np.random.default_rng(self.seed)), seed=self.seed)
 
     def _clear(self) -> None:

@@ -1,9 +1,9 @@
 """The second act of the demo: half of the rows are open, and everything found there is noise.
 
-Two analysts look at the open half as they like. Each picks signals that seem to predict `outcome`, a fair coin, and
-lets them vote. The first asks a usual holdout for the exact share of every signal and keeps those that lean the same
-way on both halves; after a thousand questions the holdout has been learned by heart, and confirms a rule that is right
-for half of the population. The second checks the same guesses with holdfast.
+Two analysts explore the open half freely. Each picks signals that seem to predict `outcome`, a fair coin, and lets them
+vote. The first asks an ordinary holdout for the exact share of every signal and keeps those that lean the same way on
+both halves; after a thousand questions the rule overfits the holdout too, which confirms it although it is right for
+only half of the population. The second checks the same guesses with holdfast.
 
 Among n held rows a signal leans by about 1/(2 sqrt(n)), by chance. A vote of the m signals that lean the same way on
 both halves seems right for about Phi(sqrt(2 m/(pi n))) of the rows of either half.
@@ -23,15 +23,15 @@ from holdfast.questions.check import CheckAnswer
 from holdfast.session import Session
 
 ROWS, SIGNALS, LOOKS = 20_000, 1_000, 5
-WORD = 8  # signals in one column: too few to tell rows apart
-MARGIN = 3.0  # over sqrt(n): four deviations of the difference between the two halves
+WORD = 8  # signals per column: few enough that a column does not identify rows
+MARGIN = 3.0  # divided by sqrt(n): four deviations of the difference between the two halves
 TRUTH = 0.5  # how often any rule of signals is right
 _ERROR_BARS = 1.96
 
 
 @dataclass(frozen=True)
 class Look:
-    """How often a rule seems to be right, after so many signals: in the open half, by the holdout, by checks."""
+    """How often a rule seems to be right after some number of signals: in the open half, by the holdout, by checks."""
 
     signals: int
     open_half: float
@@ -53,7 +53,7 @@ class SecondAct:
     checks: int
     wrong: int
     missed: int  # intervals of checks that miss the truth
-    doubted: str  # how the guess fares that the rule is as good as the open half claims
+    doubted: str  # the verdict on the guess that the rule is as good as the open half claims
     looks: tuple[Look, ...]
 
     @property
@@ -64,7 +64,7 @@ class SecondAct:
 
 
 class Votes:
-    """Predicts `outcome` by a vote of signals: +1 or -1 is the direction of one, 0 leaves it out. Of one row."""
+    """Predicts `outcome` by a vote of signals: each sign is +1, -1, or 0 (left out). Evaluates each row by itself."""
 
     def __init__(self, signs: NDArray[np.float64]) -> None:
         self.signs = signs
@@ -78,13 +78,13 @@ class Votes:
 
 
 def table(rng: np.random.Generator, rows: int = ROWS, signals: int = SIGNALS) -> pl.DataFrame:
-    """Return fair coins: signals, `WORD` of them in each column, and an outcome that none of them knows about."""
+    """Return fair coins: signals, `WORD` of them in each column, and an outcome independent of all of them."""
     words = {f"w{number}": rng.integers(0, 2**WORD, rows, dtype=np.uint8) for number in range(-(-signals // WORD))}
     return pl.DataFrame(words | {"outcome": rng.random(rows) < 0.5})
 
 
 def agreement(signal: int) -> str:
-    """Return the question whether a signal is the outcome."""
+    """Return the question whether a signal equals the outcome."""
     bit = signal % WORD
     return f"(w{signal // WORD} % {2 ** (bit + 1)} >= {2**bit}) = outcome"
 
@@ -108,13 +108,13 @@ def play(
     frame, signals
         What `table` returned, and how many signals it has.
     seed
-        Repeats the split.
+        Makes the split repeatable.
     progress
         Called with the number of signals looked at.
     """
     numbered = frame.with_row_index("row")
     explore, session = hold_back(numbered, explore=0.5, id="row", seed=seed, complete=numbered.columns)
-    held = numbered.join(explore.select("row"), on="row", how="anti")  # the usual holdout: the same rows, seen exactly
+    held = numbered.join(explore.select("row"), on="row", how="anti")  # ordinary holdout: same rows, exact answers
     with session:
         return _played(explore, held, signals, session, progress)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from holdfast.lab.populations import fair_bits
 
-SIGNALS = 142  # 10,011 pairs
+SIGNALS = 142  # gives 10,011 pairs
 EARLIEST = -10.0
 NEAREST = 100.0
 HINT = 0.6  # how often `hint` equals `outcome`

@@ -6,8 +6,8 @@ A2  simulates the interaction on T samples and releases one of all T k questions
     (2/(epsilon n)) log(T k) below the largest.
 A5  resumes an interaction after a transcript and returns the i-th question.
 
-Scores are computed from the samples: monitors belong in proofs and simulations, and are never shown to analysts.
-`monitor` runs them on populations that are known.
+Scores are computed from the samples: monitors are for proofs and simulations, and are never shown to analysts.
+`monitor` runs them on known populations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ Transcript = Sequence[tuple[RowQuestion, float]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One question of one simulated interaction, and how far its sample is from the population."""
+    """One question of one simulated interaction, and its gap between sample and population."""
 
     question: RowQuestion
     sample: int
@@ -56,9 +56,9 @@ class Flagged:
 class Monitored:
     """What `monitor` found: a question, how far sample and population are apart on it, and what the lemma allows.
 
-    `gap` is that of the released question; `largest` the largest of all, `expected` what is released on average, and
-    `allowed` how far below the largest that may be. When interactions were resumed (A5), `gaps` has one signed gap for
-    each time, and their mean is what the theorem bounds.
+    `gap` is the gap of the released question; `largest` is the largest of all gaps, `expected` the average released
+    gap, and `allowed` how far below the largest that may be. If an interaction was resumed (A5), `gaps` has one signed
+    gap per continuation, and the theorem bounds their mean.
     """
 
     mechanism: str
@@ -106,10 +106,10 @@ def monitor(
     epsilon
         How private the choice among all questions is (A2).
     after
-        Resume one interaction after so many questions, as often as there are samples, and look at its last question
+        Resume one interaction after this many questions, once for each of `samples`, and look at its last question
         (A5).
     seed
-        Repeats a run, except for Laplace noise.
+        Makes a run repeatable, except for Laplace noise.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def monitor(
 def _resumed(
     against: Contender, analyst: Analyst, population: Population, rows: int, times: int, after: int, rng: Generator
 ) -> Monitored:
-    """A5: one interaction up to a point; from there on it goes on as often as wanted, each time by new chance."""
+    """A5: run one interaction up to a point, then continue it from there `times` times, each with new randomness."""
     check.whole(0, after=after)
     check.at_most("queries - 1", analyst.queries - 1, after=after)
     source, state = memory_rows(population.draw(rows, rng)), int(rng.integers(2**63))
@@ -183,7 +183,7 @@ def candidates(
 
 
 def flag_law(found: Sequence[Candidate], *, rows: int, epsilon: float) -> NDArray[np.float64]:
-    """Return the law of what A2 releases: proportional to exp(epsilon n gap/2). One row moves a gap by 1/n at most."""
+    """Return the law of what A2 releases: proportional to exp(epsilon n gap/2). One row moves a gap by at most 1/n."""
     check.whole(rows=rows)
     return exponential.probabilities([each.gap for each in found], epsilon=epsilon, sensitivity=1 / rows)
 
@@ -221,7 +221,7 @@ def resume(
 ) -> RowQuestion:
     """A5: put both into the state after `transcript`, let them continue, and return question number `upto` (from 1).
 
-    `rng` is the analyst's generator, in the state it had when the transcript was made, so that it asks the same.
+    `rng` is the analyst's generator, in the state it had when the transcript began, so that it asks the same questions.
     """
     check.whole(upto=upto)
     if upto <= len(transcript):

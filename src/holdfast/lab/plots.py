@@ -1,7 +1,7 @@
 """All figures: colors that color-blind readers can tell apart, markers that survive black-and-white print.
 
-A figure is a row of panels, a panel some series over one pair of axes. Experiments and attacks say what to draw; how it
-looks is decided here. The colors are those of Okabe and Ito.
+A figure is a row of panels; a panel is some series over one pair of axes. Experiments and attacks choose what to draw;
+this module decides how it looks. The colors are those of Okabe and Ito.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "guide": (GRAY, ""),
 }
 _OTHERS = ((GRAY, "<"), (BLACK, ">"), (PURPLE, "*"), (GREEN, "h"))
-LINES = {1.0: ":", 3.0: "--"}  # of slopes; others have dashes and dots
+LINES = {1.0: ":", 3.0: "--"}  # line styles of slopes; other slopes are dash-dotted
 PANEL_INCHES = (4.3, 3.5)
 DPI = 110
 MOST_ACROSS = 4  # panels in a row
@@ -50,7 +50,7 @@ class Series:
     y: Sequence[float]
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
-    style: str = ""  # whose color and marker; left out: the label's
+    style: str = ""  # which entry of STYLES to use; by default, the label's
     line: str = "-"
     marked: bool = True
     bars: bool = False  # draw low to high as bars instead of a band
@@ -59,7 +59,7 @@ class Series:
 def guide(label: str, series: Series, slope: float) -> Series:
     """Return a line of this slope on log axes, just below the largest value of a series.
 
-    Dotted if the slope is 1 or -1, dashed if it is 3 or -3, dashes and dots otherwise.
+    Dotted if the slope is 1 or -1, dashed if it is 3 or -3, dash-dotted otherwise.
     """
     top = max(series.y)
     at = series.x[list(series.y).index(top)]
@@ -113,7 +113,7 @@ def draw(panels: Sequence[Chart], path: Path, *, same_height: bool = False) -> N
         frames = list(grid.flat)
         for axes, panel in zip(frames, panels, strict=False):
             _fill(axes, panel, names)
-        for axes, panel in zip(frames, panels, strict=False):  # when all are filled, since heights may be shared
+        for axes, panel in zip(frames, panels, strict=False):  # only after all are filled, since they may share heights
             if "y" not in panel.log:
                 axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         for axes in frames[len(panels) :]:
@@ -143,7 +143,7 @@ def _pyplot() -> Any:
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
-    """Return how many columns a legend of these labels may have in so many inches.
+    """Return how many columns a legend of these labels may have in a given width in inches.
 
     >>> _columns(["coins", "naive"], 4.0), _columns(["a label that is rather long"] * 3, 4.0)
     (2, 1)
@@ -262,7 +262,7 @@ def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
 
 
 def second_act_picture(act: "SecondAct", path: Path) -> None:
-    """Draw what the open half claims, what a holdout confirms that was asked too often, and what checks say."""
+    """Draw what the open half claims, what an overused holdout confirms, and what checks say."""
     pyplot = _pyplot()
     from matplotlib.ticker import StrMethodFormatter
 

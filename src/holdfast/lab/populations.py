@@ -26,7 +26,7 @@ from holdfast.queries.query import Query
 Bits = NDArray[np.bool_]
 Arrays = Mapping[str, NDArray[Any]]
 
-WEIGHT_GRID = float(2**20)  # weights are whole numbers, so that a vote does not depend on the order of the sum
+WEIGHT_GRID = float(2**20)  # weights are integers, so that a vote does not depend on the order of summation
 
 
 # -- questions ----------------------------------------------------------------------------------------------------
@@ -39,12 +39,12 @@ class RowQuestion(Query):
 
     @property
     def sql(self) -> str | None:
-        """The same question as text, where there is one."""
+        """The same question as text, if it has one."""
         return None
 
     @property
     def text(self) -> str:
-        """How the question reads."""
+        """A readable description."""
         return self.sql or type(self).__name__.lower()
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Vote(RowQuestion):
 
     @property
     def text(self) -> str:
-        """How the question reads."""
+        """A readable description."""
         return f"vote of {len(self.indices)} features"
 
     def evaluate(self, rows: pl.DataFrame) -> Bits:
@@ -130,7 +130,7 @@ class TableRule(RowQuestion):
         return "cell", "y"
 
     def evaluate(self, rows: pl.DataFrame) -> Bits:
-        """Look up; cells out of range wrap around, so that no row can raise."""
+        """Look up the prediction; cells out of range wrap around, so that no row raises an error."""
         predicted = self.predictions[rows["cell"].to_numpy() % len(self.predictions)]
         right: Bits = predicted == rows["y"].to_numpy()
         return right
@@ -148,7 +148,7 @@ class Marked(RowQuestion):
         return ("id",)
 
     def evaluate(self, rows: pl.DataFrame) -> Bits:
-        """Look up; identities out of range wrap around, so that no row can raise."""
+        """Look up the mark; identities out of range wrap around, so that no row raises an error."""
         marked: Bits = self.marks[rows["id"].to_numpy() % len(self.marks)]
         return marked
 

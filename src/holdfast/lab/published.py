@@ -1,4 +1,4 @@
-"""Half-widths that others have proved for adaptive questions, each with its free numbers at their best.
+"""Half-widths that others have proved for adaptive questions, each with its free parameters at their best values.
 
 gaussian_by_jung      means of all rows with Gaussian noise, by the transfer theorem of Jung et al.
 gaussian_by_rogers    the same, by the theorem of Rogers et al. that their experiments use
@@ -31,10 +31,10 @@ def gaussian_by_jung(n: int, k: int, beta: float) -> float:
     """Return the half-width of all rows plus Gaussian noise by Theorem 3.1 of Jung et al., in the form of Section 4.
 
     (epsilon, delta)-privacy and error a with probability 1 - b on the rows give a + e^epsilon - 1 + c + 2d with
-    probability 1 - b/c - delta/d: a transcript after which rows drawn again would be off by more than a with a chance
-    above c has probability b/c (Markov), and privacy leaves delta/2d to those on which the rows given it are more than
-    e^epsilon - 1 + 2d above the population, and as much to those below. Privacy of k Gaussian answers is taken exactly,
-    as that of one with 1/sqrt(k) of the noise; sigma, epsilon, c and d are the best.
+    probability 1 - b/c - delta/d: transcripts given which redrawn rows would be off by more than a with probability
+    above c have total probability at most b/c (Markov); by privacy, those given which the rows are more than
+    e^epsilon - 1 + 2d above the population have at most delta/2d, and so have those below. Privacy of k Gaussian
+    answers is computed exactly, as that of one answer with 1/sqrt(k) of the noise; sigma, epsilon, c and d are optimal.
     """
 
     def width(logs: NDArray[np.float64]) -> float:
@@ -58,8 +58,8 @@ def gaussian_by_jung(n: int, k: int, beta: float) -> float:
 def gaussian_by_rogers(n: int, k: int, beta: float, *, as_written: bool = False) -> float:
     """Return the half-width of all rows plus Gaussian noise by Theorem 2.1 of Rogers et al. (`conf_width_RZ_new`).
 
-    With x = rho k n: sqrt(min_y (2x - log(1-y))/y / (2 n beta)) + sigma sqrt(2 log(4k/beta)). Noise of a mean whose
-    privacy is rho is sigma = 1/(n sqrt(2 rho)); `as_written`, the code takes half of that.
+    With x = rho k n: sqrt(min_y (2x - log(1-y))/y / (2 n beta)) + sigma sqrt(2 log(4k/beta)). A mean with privacy rho
+    needs noise sigma = 1/(n sqrt(2 rho)); with `as_written`, half of that, as in their code.
     """
     noise = 0.5 if as_written else 1.0
 
@@ -75,8 +75,8 @@ def gaussian_by_rogers(n: int, k: int, beta: float, *, as_written: bool = False)
 def thresholdout(n: int, k: int, failures: int, beta: float) -> float:
     """Return the half-width of Thresholdout by Theorem B.9 of Rogers et al. (`bounds_Thresh`), half of the rows held.
 
-    In its favor the threshold is taken to be zero, and the noise the best. Their code keeps the last of a hundred draws
-    of the largest noise, squared, where it should add them up, and so prints about half of this.
+    In its favor, the threshold is taken to be zero and the noise to be optimal. Their code keeps the last of a hundred
+    squared draws of the largest noise where it should add them up, and so prints about half of this.
     """
     held = n // 2
     (most, most_squared), (wrong, wrong_squared) = _largest_laplace(k), _largest_laplace(failures)
@@ -92,7 +92,7 @@ def thresholdout(n: int, k: int, failures: int, beta: float) -> float:
 
 
 def _largest_laplace(count: int) -> tuple[float, float]:
-    """Return mean and mean square of the largest of so many Laplace variables of scale 1."""
+    """Return mean and mean square of the largest of `count` Laplace variables of scale 1."""
     if count == 0:
         return 0.0, 0.0
     x = np.linspace(-40.0, 80.0, 120_001)
@@ -102,13 +102,13 @@ def _largest_laplace(count: int) -> tuple[float, float]:
 
 
 def guess_and_check(n: int, k: int, failures: int, p: float, beta: float) -> float:
-    """Return the tolerance of Guess-and-Check at question k, after so many failed guesses, for a guess of p that holds.
+    """Return the tolerance of Guess-and-Check at question k, after `failures` failed guesses, for a correct guess p.
 
     Half of the rows are held. beta_k = beta c_{k-1} c_f/(binom(k-1, f) ceil(1/gamma)^f), c_j = 6/(pi^2 (j+1)^2): a
-    union over all transcripts that are possible so far; gamma = 1/sqrt(n) is what a failed guess reveals the held mean
-    to. The tolerance is the variance-aware one that its library takes by default (`use_mgf_width`, `mgf_width`), and
-    the guess is what the holdout says. In its favor: the library makes gamma what the tolerance leaves over, so that
-    where guesses may fail the tolerance is gamma wider than this; and with many failures its beta_k is 0 in doubles.
+    union over all transcripts possible so far; gamma = 1/sqrt(n) is the precision to which a failed guess reveals the
+    held mean. The tolerance is the variance-aware one that its library uses by default (`use_mgf_width`, `mgf_width`),
+    and the guess equals the holdout's answer. In its favor: the library sets gamma to what the tolerance leaves over,
+    so where guesses may fail the tolerance is gamma wider than this; and with many failures its beta_k is 0 in doubles.
     """
     held = n // 2
 
@@ -125,9 +125,10 @@ def ladder(n: int, k: int, beta: float) -> float:
     """Return the error of the Ladder by Theorem 3.1 of Blum and Hardt, with the best step eta.
 
     P(error > epsilon + eta) <= exp(-2 epsilon^2 n + (1/eta + 2) log(4k/eta) + 1): by its Claim 3.2 a transcript takes
-    (1/eta + 2) log2(4k/eta) bits, and each is paid for by Hoeffding's two tails (e for 2, which is theirs). The variant
-    without parameters of its Section 4, which asks for one standard error of the paired difference, has no theorem;
-    their code shows scores to log10(n) digits, not in steps of eta.
+    (1/eta + 2) log2(4k/eta) bits; this is a union bound over transcripts with Hoeffding's two tails (with factor e
+    instead of 2, as in the paper). The parameter-free variant of its Section 4, which requires an improvement of one
+    standard error of the paired difference, has no theorem; their code shows scores to log10(n) digits, not in steps of
+    eta.
     """
 
     def width(log_eta: float) -> float:

@@ -1,7 +1,7 @@
 """Does a plan keep its promise? Simulate it on rows whose population is known, and count.
 
 In every world fresh rows are drawn, an adaptive analyst asks as many questions as are planned, and the world fails
-if a single interval misses. Failures are compared with the promised probability by the exact binomial test.
+if any interval misses. The number of failures is compared with the promised probability by the exact binomial test.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class SelfTest:
 
     @property
     def p_value(self) -> float:
-        """Probability of at least this many failures, if the plan fails exactly as often as it may."""
+        """Probability of at least this many failures if the plan fails exactly as often as it is allowed to."""
         from scipy.stats import binom  # heavy, and only verdicts need it
 
         return float(binom.sf(self.failed - 1, self.worlds, 1 - self.plan.confidence))
@@ -110,13 +110,13 @@ def selftest(
     plan
         The plan to test.
     worlds
-        Independent samples, each with an analyst of its own.
+        The number of independent samples, each with its own analyst.
     questions
-        Asked in each world; left out: as many as planned, or 1,000 without a plan.
+        Asked in each world; by default, as many as planned, or 1,000 if the plan names no number.
     seed, processes, progress
         As in `attack`.
     contender
-        What answers instead of the plan: a wrong one must be found out.
+        Answers in place of the plan, to show that the test detects a wrong mechanism.
     """
     check.whole(worlds=worlds, processes=processes)
     if plan.queries < 3 and not plan.endless:

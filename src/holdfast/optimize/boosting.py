@@ -1,12 +1,12 @@
 """Run descent several times and pick the best run without looking too closely (A4+).
 
-Each run is within twice its expected excess with probability 1/2 or more, so log2(2k/beta) runs leave a bad best run to
-chance beta/(2k); choosing it may fail with the same chance. The best is chosen by
+Each run is within twice its expected excess with probability 1/2 or more, so with log2(2k/beta) runs the chance that
+even the best run is bad is at most beta/(2k); choosing among them may fail with the same probability. The choice is by
 
     coins         a coin estimate of every run's loss, the smallest wins
     exponential   the exponential mechanism on the mean loss of sampled rows
 
-on the loss centered at the middle of the domain where that narrows its range.
+The loss at the center of the domain is subtracted where that narrows the range.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ from holdfast.rows.source import RowSource
 
 
 def runs_for(statements: int, beta: float) -> int:
-    """Return how many runs leave half of each statement's share of beta to the choice among them.
+    """Return how many runs leave half of each statement's share of beta for the choice among them.
 
-    `statements` are all that hold at once in the session (`session.plan.statements`), not the fits alone, and `beta` is
-    their part of its chance to fail (`session.plan.terms.beta2`): one bad best run has chance
+    `statements` counts all statements that hold at once in the session (`session.plan.statements`), not only the fits,
+    and `beta` is their part of its failure probability (`session.plan.terms.beta2`): a bad best run has probability
     2^-runs <= beta/(2 statements).
 
     >>> runs_for(100, 0.05)
@@ -46,7 +46,7 @@ def runs_for(statements: int, beta: float) -> int:
 
 @dataclass(frozen=True)
 class Contest:
-    """The loss by which runs are compared: per row, in [-half, half] around `middle`, l2 added exactly."""
+    """The loss by which runs are compared: one score in [0, 1] per row, plus the exact l2 term."""
 
     objective: Objective
     domain: Domain
@@ -128,26 +128,26 @@ class CoinChoice:
 
     @classmethod
     def under(cls, guarantee: Guarantee, contest: Contest, runs: int) -> Self:
-        """As many coins a run as an ordinary answer reads."""
+        """Toss as many coins per run as an ordinary answer reads rows."""
         return cls(contest, runs, guarantee.terms.rows_per_query, guarantee.coin_mass)
 
     @property
     def charge(self) -> int:
-        """One a coin."""
+        """One per coin."""
         return self.runs * self.draws
 
     @property
     def rows_read(self) -> int:
-        """One a coin."""
+        """One per coin."""
         return self.runs * self.draws
 
     def loss(self, beta: float | None = None) -> float:
-        """Return how far the chosen run is behind the best, at most: in expectation, or but for chance beta."""
+        """Bound how far the chosen run is behind the best: in expectation, or except with probability beta."""
         nats = log(2 * self.runs) + (0.0 if beta is None else log(1 / beta))
         return 2 * self.contest.width * sqrt(nats / (2 * self.draws)) / (1 - 2 * self.mass)
 
     def choose(self, points: Sequence[Vector], source: RowSource, rng: Generator) -> int:
-        """Tally coins of its own for every run; the smallest debiased mean wins."""
+        """Tally fresh coins for every run; the smallest debiased mean wins."""
         estimates = []
         for point in points:
             query = ScoreAt(self.contest, point)
@@ -161,7 +161,7 @@ class CoinChoice:
 class ExponentialChoice:
     """Compare runs on the same `draws` sampled rows, by the exponential mechanism, `epsilon`-DP on all n rows."""
 
-    mechanism: ClassVar[str] = "laplace"  # covered by whatever covers noisy answers
+    mechanism: ClassVar[str] = "laplace"  # any guarantee that covers noisy answers covers this choice too
     contest: Contest
     runs: int
     draws: int
@@ -170,7 +170,7 @@ class ExponentialChoice:
 
     @classmethod
     def under(cls, guarantee: Guarantee, contest: Contest, runs: int) -> Self:
-        """On as many rows as an ordinary answer reads."""
+        """Sample as many rows as an ordinary answer reads."""
         rows: int = guarantee.terms.rows
         draws = min(rows, guarantee.terms.rows_per_query)
         return cls(contest, runs, draws, guarantee.epsilon_for(draws), rows)
@@ -186,7 +186,7 @@ class ExponentialChoice:
         return self.draws
 
     def loss(self, beta: float | None = None) -> float:
-        """Return how far the chosen run is behind the best, at most: mechanism and sampling."""
+        """Bound how far the chosen run is behind the best: the mechanism's error plus the sampling error."""
         on_drawn = privacy.epsilon_without_replacement(self.epsilon, ell=self.draws, n=self.n)
         extra = 0.0 if beta is None else log(2 / beta)
         chosen = 2 / (self.draws * on_drawn) * (log(self.runs) + extra)
@@ -194,7 +194,7 @@ class ExponentialChoice:
         return self.contest.width * (chosen + sampled)
 
     def choose(self, points: Sequence[Vector], source: RowSource, rng: Generator) -> int:
-        """Release one index, better runs more likely."""
+        """Release one index; better runs are more likely."""
         count = min(self.draws, len(source))
         query = ScoresAt(self.contest, tuple(points))
         means = source.sample(query, WithoutReplacement(count), rng).mean(axis=0)  # secret

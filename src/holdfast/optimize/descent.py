@@ -8,9 +8,10 @@ The algorithm box:
         x_{t+1} = project(x_t - eta_t v_t (g + l2 x_t))
     return the average of x_1..x_T (all, the last half, or weighted by t)
 
-    eta_t    D/sqrt(2 sum of v_s^2 |g_s|^2, s <= t), v_t = 1, or t if x_t counts t times; strongly convex 2/(H t), v = 1
+    eta_t    D/sqrt(2 sum of v_s^2 |g_s|^2, s <= t), v_t = 1, or t if x_t has weight t; strongly convex 2/(H t), v = 1
 
-The steps follow the gradients that were released, not the largest there might be: the same promise, sooner kept.
+Step sizes depend on the gradients actually released, not on the largest possible gradient: the promise is the same, and
+descent converges faster.
 """
 
 from collections.abc import Callable
@@ -40,18 +41,18 @@ class Descent:
 
     @property
     def moment(self) -> float:
-        """Gh of the whole gradient, the exact l2 term included."""
+        """Gh of the whole gradient, including the exact l2 term."""
         return self.gradient.moment + self.objective.l2 * self.domain.norm
 
     @property
     def largest(self) -> float | None:
-        """M >= |gradient|, surely, l2 included; None for Laplace noise."""
+        """M, with |gradient| <= M always, l2 included; None for Laplace noise."""
         most = self.gradient.largest
         return None if most is None else most + self.objective.l2 * self.domain.norm
 
     @property
     def curvature(self) -> float:
-        """H where the strongly convex steps have the better bound, else 0."""
+        """H if the strongly convex steps have the better bound, else 0."""
         known = self.objective.ranges.curvature
         if known > 0 and self._strong(self.moment, known) < self._convex(self.moment):
             return known
@@ -64,13 +65,14 @@ class Descent:
     def likely_excess(self, beta: float, regret: float = inf) -> float:
         """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none.
 
-        `regret` is the run's own, once there was a run: what was released may promise more than the theorem did.
+        `regret` is that of the finished run, if there is one: the released gradients may give a better bound than the
+        theorem did.
         """
         if self.largest is None:
             return inf
         spread, steps, average = self.gradient.spread, self.iterations, self.average
         if self.curvature:
-            if average != "uniform":  # the theorem's bound and the regret's then fail on different events
+            if average != "uniform":  # then the theorem's bound and the regret's bound can fail on different events
                 beta /= 2
             tail = theorems.strongly_convex_tail(spread, self.curvature, steps, beta, average=average)
             return min(self._strong(self.largest, self.curvature), regret) + tail
@@ -87,7 +89,7 @@ class Descent:
         """Descend; only released coins (or noisy answers) move the point."""
         curvature, l2 = self.curvature, self.objective.l2
         weights = theorems.weights(self.average, self.iterations)
-        point = center = self.domain.center  # all sums are taken from here: far from zero they would lose their digits
+        point = center = self.domain.center  # sums are relative to the center: far from zero they would lose precision
         points, gradients = 0.0 * point, 0.0 * point
         inner = squares = seen = 0.0
         for t, weight in enumerate(weights, start=1):
@@ -118,7 +120,7 @@ class Descent:
 
 @dataclass(frozen=True)
 class Run:
-    """Where descent ended, and the regret of the gradients it was given."""
+    """The point that descent returned, and its regret on the gradients it received."""
 
     point: Vector
     regret: float

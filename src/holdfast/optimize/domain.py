@@ -1,4 +1,4 @@
-"""Where the minimizer is looked for: a ball or a box around zero or around declared numbers."""
+"""Where the minimizer is searched for: a ball around zero, or a box with declared sides."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ class Domain(Protocol):
 
     @property
     def diameter(self) -> float:
-        """The largest distance of two of its points."""
+        """The largest distance between two of its points."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Domain(Protocol):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         ...
 
     def project(self, point: Vector) -> Vector:
@@ -72,7 +72,7 @@ class Ball:
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         return f"norm at most {self.radius:.15g}"
 
     def project(self, point: Vector) -> Vector:
@@ -81,17 +81,17 @@ class Ball:
         return point if length <= self.radius else point * (self.radius / length)
 
     def reach(self, largest: Vector) -> float:
-        """Cauchy and Schwarz."""
+        """By the Cauchy-Schwarz inequality."""
         return self.radius * float(np.linalg.norm(largest))
 
     def least(self, direction: Vector) -> float:
-        """Straight against the direction."""
+        """Attained at the boundary point opposite to the direction."""
         return -self.radius * float(np.linalg.norm(direction))
 
 
 @dataclass(frozen=True)
 class Box:
-    """All points with every coordinate between its own bounds."""
+    """All points with every coordinate within its own bounds."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -113,7 +113,7 @@ class Box:
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         if len(set(self.low)) == len(set(self.high)) == 1:
             return f"coordinates in [{self.low[0]:.15g}, {self.high[0]:.15g}]"
         return f"coordinates in a box of {len(self.low)} sides"

@@ -1,8 +1,7 @@
 """Declared features: which numbers of a row a linear model sees, scaled from the declaration, never from the data.
 
 A feature is a column or a row-wise expression with declared bounds; values outside are clipped to them, then stretched
-to [-1, 1] (or [0, 1]). Yes-or-no features need no bounds. A row in which anything is missing says nothing: its loss
-and gradient are zero.
+to [-1, 1] (or [0, 1]). Yes-or-no features need no bounds. A row with any missing value has loss and gradient zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,8 @@ from holdfast.schema import Schema, Type
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | None
-_pool = BufferPool()  # a step's matrix is some megabytes: faulting it in anew would cost as much as filling it
-INTERCEPT = "intercept"  # what the constant term of a model is called
+_pool = BufferPool()  # a step's matrix takes megabytes: page faults of a new one would cost as much as filling it
+INTERCEPT = "intercept"  # the name of a model's constant term
 SCALES = {"symmetric": (-1.0, 1.0), "unit": (0.0, 1.0)}
 
 
@@ -78,11 +77,11 @@ class Number:
 
     @property
     def work(self) -> int:
-        """Steps that one row takes."""
+        """Steps of work per row."""
         return 1 if self.query is None else self.query.work
 
     def raw(self, rows: pl.DataFrame) -> tuple[Array, float, float]:
-        """Return one value per row (NaN: missing) and the range they are to be clipped to."""
+        """Return one value per row (NaN if missing) and the range to clip them to."""
         if self.query is not None:
             return self.query.evaluate(rows).astype(np.float64, copy=False), 0.0, 1.0
         values = rows.get_column(self.name)
@@ -91,9 +90,9 @@ class Number:
         return values.to_numpy(), self.low, self.high
 
     def stretch(self, rows: pl.DataFrame, low: float, high: float, out: NDArray[np.float32]) -> None:
-        """Write values clipped to the declared bounds and stretched to [low, high]; NaN: missing."""
+        """Write values clipped to the declared bounds and stretched to [low, high]; NaN if missing."""
         values, first, last = self.raw(rows)
-        if values.dtype.itemsize == 1:  # of so few values, each is stretched once
+        if values.dtype.itemsize == 1:  # only 256 possible values: stretch each once, then look it up
             out[...] = _table(values.dtype, first, last, low, high).take(values.view(np.uint8))
         else:
             _stretch(values, first, last, low, high, out)
@@ -209,8 +208,8 @@ class TargetLines:
 class Matrix:
     """All that a linear model needs of a row: its features and its target, scaled, in single precision.
 
-    Rounding is part of the declaration: gradients, losses and certificates all speak about the rounded numbers, so it
-    does not matter whether they were computed for the drawn rows or once for all.
+    Rounding is part of the declaration: gradients, losses and certificates are all about the rounded numbers, so it
+    does not matter whether those were computed from the drawn rows or once for all rows.
     """
 
     features: FeatureLines
@@ -229,7 +228,7 @@ class Matrix:
 
     @cached_property
     def packings(self) -> tuple[FeatureLines, TargetLines]:
-        """Features and target apart: fits of several targets share the features."""
+        """Features and target separately: fits of several targets share the features."""
         return self.features, self.target
 
     @property
@@ -247,7 +246,7 @@ class Matrix:
         return self.features.of(rows), self.target.of(rows)
 
     def widened(self, lines: Sequence[Packed]) -> tuple[Array, Array]:
-        """Return features, the intercept's 1 left out, and target in double precision, in which a fit computes."""
+        """Return features (without the intercept's 1) and target in double precision, in which a fit computes."""
         features, target = lines
         _pool.reset()
         wide: Array = _pool(np.dtype(np.float64), features.size).reshape(features.shape)
@@ -255,7 +254,7 @@ class Matrix:
         return wide, np.clip(target[:, 0].astype(np.float64), *self.target.within)  # rounding may have left the range
 
     def predicted(self, features: Array, point: Array) -> Array:
-        """Return what the linear model at this point says of every row."""
+        """Return what the linear model at this point predicts for every row."""
         z: Array = features @ point[: self.features.width]
         return z + point[-1] if self.intercept else z
 
@@ -267,7 +266,7 @@ class Matrix:
         return picked
 
     def gradients(self, features: Array, slopes: Array) -> Array:
-        """Return slope times features, with the intercept's."""
+        """Return slope times features, including the intercept's."""
         lines = slopes[:, np.newaxis] * features
         return np.column_stack([lines, slopes]) if self.intercept else lines
 

@@ -1,17 +1,17 @@
 """A fit with everything decided before any row is read: its gradients, steps and runs, its price, and its promise.
 
-A radius that was not declared is found on the way: short looks in balls that double while the certified loss falls,
-then the fit.
+If no radius was declared, the fit searches for one: short descents ("looks") in balls of doubling radius for as long as
+the certified loss falls, then the fit itself.
 
     r = FIRST
-    LOOKS times at most    descend SHARE of the steps in the ball of radius r; ask for the loss at the point found;
+    at most LOOKS times    descend SHARE of the steps in the ball of radius r; ask for the loss at the point found;
                            is the upper end of its interval the lowest so far? then r = 2 r, and look again
     descend the steps that remain in the ball whose upper end was lowest, and return that point
 
-The larger the ball, the wider the range of the loss and with it the interval, so the upper end falls while a larger
-ball helps and rises again when it only adds noise. Only what was released decides: the ball is chosen from the
-transcript, like any adaptive loss, and the promises of the last descent hold for it. Steps and looks, and so the price,
-are fixed beforehand; steps that looks do not use go to the last descent.
+A larger ball means a wider range of the loss and so a wider interval: the upper end falls while a larger ball helps,
+and rises again once it only adds noise. The choice uses released answers only: the ball is a function of the
+transcript, like any adaptively chosen loss, so the promises of the last descent hold in it. The numbers of steps and
+looks, and so the price, are fixed beforehand; steps that the looks do not use go to the last descent.
 """
 
 import sys
@@ -35,18 +35,18 @@ from holdfast.optimize.objective import LossAt, Objective
 from holdfast.rows.source import RowSource
 
 MOST_ITERATIONS = 1_000_000
-LONG = 5_000_000  # rows to be read before a progress bar is worth its place
-DRY_STEPS = 3  # of a dry run
+LONG = 5_000_000  # a fit that reads fewer rows shows no progress bar
+DRY_STEPS = 3  # steps of a dry run
 
 
 @dataclass(frozen=True)
 class Excess:
-    """What is promised of the population's excess loss.
+    """What is promised about the excess loss on the population.
 
-    `likely` holds together with all intervals of the session, for whatever loss was chosen; None: no such promise.
-    `expected` is an expectation over the whole session, and needs a loss range R that was fixed in advance. If answers
-    decided how large the loss is (its bounds, its domain), only the excess divided by R has expectation at most
-    `expected`/R: a loss may be made large exactly when the coins misled.
+    `likely` holds together with all intervals of the session, whatever loss was chosen; None if there is no such bound.
+    `expected` bounds the expectation over the whole session, and needs a loss range R that was fixed in advance. If
+    earlier answers decided the scale of the loss (its bounds, its domain), only the excess divided by R has expectation
+    at most `expected`/R: an analyst could scale the loss up exactly when the coins were misleading.
     """
 
     expected: float | None
@@ -57,7 +57,7 @@ class Excess:
 class Fit:
     """Everything about one fit that is decided beforehand.
 
-    `spent` is what all questions before it have taken of the charge, and how many statements they made.
+    `spent` is the charge that all earlier questions have used, and how many statements they made.
     """
 
     guarantee: Guarantee
@@ -68,7 +68,7 @@ class Fit:
     select: str | None = None
     spent: tuple[int, int] = (0, 0)
     searched: str | None = None  # how the domain is found, if it was not declared
-    answers: int = 1  # ordinary answers that belong to it: its loss, its accuracy, looks
+    answers: int = 1  # ordinary answers that are part of the fit: its loss, its accuracy, its looks
 
     @classmethod
     def decide(
@@ -88,10 +88,10 @@ class Fit:
         searched: str | None = None,
         answers: int = 1,
     ) -> "Fit":
-        """Check what the caller chose and fill in the rest; refuses what the guarantee does not cover."""
+        """Check what the caller chose and fill in the rest; refuse what the guarantee does not cover."""
         check.one_of("average", average, AVERAGES)
         check.whole(runs=runs)
-        runs = int(runs)  # NumPy's numbers are numbers, but no JSON
+        runs = int(runs)  # JSON cannot encode NumPy integers
         if excess is not None and iterations is not None:
             raise InvalidArgument("Give excess or iterations, not both: the other follows.")
         if rows_per_coordinate is not None:
@@ -135,17 +135,17 @@ class Fit:
 
     @property
     def steps(self) -> int:
-        """Steps of all runs together."""
+        """The steps of all runs together."""
         return self.runs * self.descent.iterations
 
     @property
     def gradient_evaluations(self) -> int:
-        """Gradient coordinates evaluated, one a row."""
+        """Gradient coordinates evaluated: one per row read."""
         return self.steps * self.descent.gradient.rows_read
 
     @property
     def charge(self) -> int:
-        """What gradients and the choice among runs take of the budget's charge."""
+        """The part of the budget's charge that the gradients and the choice among runs use."""
         return self.steps * self.descent.gradient.charge + (0 if self.choice is None else self.choice.charge)
 
     @property
@@ -154,7 +154,7 @@ class Fit:
         return self.gradient_evaluations + (0 if self.choice is None else self.choice.rows_read)
 
     def shortened(self, most_draws: int) -> "Fit":
-        """Return a short run for made-up rows: the same code and shape, little work."""
+        """Return a short version for made-up rows: the same code and shapes, but little work."""
         gradient = self.descent.gradient.shortened(max(1, most_draws // 100))
         steps = min(DRY_STEPS, self.descent.iterations)
         return replace(self, descent=replace(self.descent, gradient=gradient, iterations=steps))
@@ -168,14 +168,14 @@ class Fit:
         return tried[self.choice.choose([each.point for each in tried], source, rng)]
 
     def promise(self, regret: float = inf, at: Guarantee | None = None) -> Excess:
-        """Return both bounds; neither is larger than the largest excess there can be.
+        """Return both bounds; neither exceeds the largest possible excess.
 
         Parameters
         ----------
         regret
-            That of the chosen run, once there was one.
+            The regret of the chosen run, after the run.
         at
-            The guarantee at the fit's place, once it has one.
+            The guarantee at the fit's place in the ledger, once it has one.
         """
         descent, guarantee = self.descent, at or self._standing
         ranges, domain = descent.objective.ranges, descent.domain
@@ -192,15 +192,15 @@ class Fit:
             bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
             likely = None if bound is None else min(most, bound)
         if self.searched is not None:
-            expected = None  # the domain was chosen by answers, so the range was not fixed before
-        elif regret == inf and likely is not None:  # it fails with probability beta, and by no more than `most`
+            expected = None  # answers chose the domain, so the range was not fixed in advance
+        elif regret == inf and likely is not None:  # `likely` fails with probability beta, and then by at most `most`
             whole = theorems.expected_from_likely(likely, beta=1 - guarantee.terms.confidence, most=most)
             expected = min(whole, inf if expected is None else expected)
         return Excess(expected, likely)
 
     @property
     def _standing(self) -> Guarantee:
-        """The guarantee as it would stand if the fit were asked now: with its own draws, its answers and its bound."""
+        """The guarantee as if the fit were asked now, counting its own draws, its answers and its excess bound."""
         charge, intervals = self.spent
         drawn = charge + self.charge + self.answers * self.guarantee.terms.rows_per_query
         return self.guarantee.at(drawn, intervals + 1, intervals + self.answers + 1)
@@ -211,7 +211,8 @@ class Fit:
         if self.choice is None or 2.0**-self.runs > beta / 2:
             return sure
         boosted = 2 * self.descent.expected_excess() + self.choice.loss(beta / 2)
-        # Posterior means need a bound on conditional expectations, which boosting by chance does not give.
+        # Posterior means need a bound on conditional expectations. The boosted bound holds only with high probability,
+        # so it is used only if there is no other.
         return boosted if sure == inf else sure
 
 
@@ -237,7 +238,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
 
 
 def difference_range(descent: Descent) -> float:
-    """Return R: the most by which a row's loss can differ between two points of the domain, l2 left out."""
+    """Return R: the most that a row's loss can differ between two points of the domain, without l2."""
     low, high = descent.objective.ranges.values
     return min(high - low, descent.objective.ranges.lipschitz * descent.domain.diameter)
 
@@ -269,7 +270,7 @@ def fewest_iterations(fit: Callable[[int], Fit], goal: float) -> Fit:
 
 @contextmanager
 def _progress(steps: int, rows: int) -> Iterator[Callable[[], None] | None]:
-    """Yield what to call after every step of a long run on a terminal; None if nobody watches."""
+    """Yield the function to call after every step; None if the run is short or stderr is no terminal."""
     if rows < LONG or not sys.stderr.isatty():
         yield None
         return
@@ -282,7 +283,7 @@ def _progress(steps: int, rows: int) -> Iterator[Callable[[], None] | None]:
         yield lambda: bar.advance(task)
 
 
-# -- a radius found on the way ----------------------------------------------------------------------------------------
+# -- searching for the radius -----------------------------------------------------------------------------------------
 
 
 AUTO = "auto"
@@ -293,12 +294,12 @@ Ask = Callable[[LossAt], float]  # the upper end of the interval of a loss
 
 @dataclass(frozen=True)
 class Search:
-    """`at(radius)` is the whole fit, all its steps in the ball of that radius."""
+    """The search for a radius. `at(radius)` is the whole fit, with all its steps in the ball of that radius."""
 
     at: Callable[[float], Fit]
 
     def run(self, source: RowSource, rng: Generator, ask: Ask) -> tuple[Fit, Run]:
-        """Look, then fit; return the last descent as a fit of its own, and what it found."""
+        """Look, then fit; return the last descent as a separate fit, and its result."""
         remain = self.at(FIRST).descent.iterations
         short = max(1, int(SHARE * remain))
         best, lowest = self.at(FIRST), inf
@@ -316,7 +317,7 @@ class Search:
         return last, last.run(source, rng)
 
     def shortened(self, most_draws: int) -> "Search":
-        """Return the same for made-up rows."""
+        """Return a short version for made-up rows."""
         return Search(lambda radius: self.at(radius).shortened(most_draws))
 
 

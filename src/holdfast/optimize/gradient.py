@@ -1,12 +1,13 @@
 """Noisy gradients: every coordinate a statistical query, all of them in one pass over freshly drawn rows.
 
-    coins     ell draws for each coordinate, whose range is cut into ell slices; draw i tosses one coin, its bias how
-              much of slice i the row's coordinate fills; each coin is randomized: turned over with probability a; the
-              share of ones is debiased, not clipped: unbiased, as the slices add up to the range.
+    coins     ell draws for each coordinate, whose range is cut into ell slices; draw i tosses one coin, whose bias is
+              how much of slice i the row's coordinate fills; each coin is randomized: turned over with probability a;
+              the share of ones is debiased but not clipped, so it is unbiased, as the slices add up to the range.
     laplace   ell rows for each coordinate without replacement, their mean plus Laplace noise (A1).
 
-No row answers for two coordinates: one draw that answered d coins would have 2^d outcomes. Slices vary less than coins
-that all ask about the whole range: a fit leaves most gradients near zero, and then most slices full or empty.
+No draw answers for two coordinates: one that answered for d coins would have 2^d outcomes. Slices have less variance
+than coins that each ask about the whole range: during a fit most gradients are near zero, so most slices are either
+full or empty.
 """
 
 from collections.abc import Mapping
@@ -31,37 +32,37 @@ from holdfast.rows.source import RowSource
 
 ROWS_A_STEP = 3_000  # measured: faster than 1,000 at the same loss; 12,000 takes too few steps (benchmarks, fits)
 LEAST_ITERATIONS = 100
-MOST_LOOKED_UP = 64  # blocks of draws in a step; beyond that their scales are looked up anew
+MOST_LOOKED_UP = 64  # blocks of draws whose scales are cached; one more empties the cache
 LAPLACE_ITERATIONS = 100
 
 
 class NoisyGradient(Protocol):
     """Where gradients come from: one of the mechanisms."""
 
-    selector: ClassVar[str]  # how runs are compared where the caller leaves it open
+    selector: ClassVar[str]  # how runs are compared by default
     by_rows: ClassVar[bool]  # whether it is charged by the rows it reads
 
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
-        """Return the gradient with the numbers of these terms; `ell` None: the usual number of rows a coordinate."""
+        """Return the gradient under this guarantee; `ell` None means the default number of rows per coordinate."""
         ...
 
     def usual_iterations(self, guarantee: Guarantee) -> int:
-        """Return how many steps are taken where the caller leaves it open."""
+        """Return the default number of steps."""
         ...
 
     def shortened(self, most: int) -> Self:
-        """Return the same with at most so many rows a coordinate, for a dry run."""
+        """Return the same gradient with at most `most` rows per coordinate, for a dry run."""
         ...
 
     @property
     def ell(self) -> int:
-        """Rows a coordinate."""
+        """Rows per coordinate."""
         ...
 
     @property
     def charge(self) -> int:
-        """What one gradient takes of the budget's charge."""
+        """The part of the budget's charge that one gradient uses."""
         ...
 
     @property
@@ -71,12 +72,12 @@ class NoisyGradient(Protocol):
 
     @property
     def moment(self) -> float:
-        """Gh, with E|gradient|^2 <= Gh^2, l2 left out."""
+        """Gh, with E|gradient|^2 <= Gh^2, without l2."""
         ...
 
     @property
     def largest(self) -> float | None:
-        """M >= |gradient|, surely, l2 left out; None if there is no such number."""
+        """M, with |gradient| <= M always, without l2; None if there is no such number."""
         ...
 
     @property
@@ -85,15 +86,15 @@ class NoisyGradient(Protocol):
         ...
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
-        """Return an unbiased estimate of the mean gradient on the rows, l2 left out."""
+        """Return an unbiased estimate of the mean gradient on the rows, without l2."""
         ...
 
 
 class Scales:
-    """What turns coordinates of gradients into shares of slices; looked up once for all steps of a fit.
+    """The factors that turn gradient coordinates into shares of slices; cached for all steps of a fit.
 
     Coordinate j lies at (value - low_j) * slices/width_j, and draw i asks how much of [i, i+1] that fills; with one
-    slice every draw asks about all of it.
+    slice every draw asks about the whole range.
     """
 
     def __init__(self, ranges: Ranges, slices: int = 1) -> None:
@@ -108,15 +109,17 @@ class Scales:
             if len(self._found) >= MOST_LOOKED_UP:
                 self._found.clear()
             start = self._lows[part] + (draw if self._slices > 1 else 0)
-            self._found[key] = part, draw, self._factors[part], start  # whoever is kept here keeps its id
+            # Keep `part` and `draw` themselves: a live object's id cannot be reused.
+            self._found[key] = part, draw, self._factors[part], start
         return self._found[key][2:]
 
 
 @dataclass(frozen=True, eq=False)
 class GradientAt(ObjectiveQuery):
-    """Every coordinate of the gradient at a point, each a part that is asked of rows of its own.
+    """Every coordinate of the gradient at a point, each a part with its own drawn rows.
 
-    Its range is cut into the slices of `scales`, and draw i says how much of slice i the row's coordinate fills.
+    The range of a coordinate is cut into the slices of `scales`; the value of draw i is how much of slice i the row's
+    coordinate fills.
     """
 
     numbered: ClassVar[bool] = True
@@ -126,7 +129,7 @@ class GradientAt(ObjectiveQuery):
 
     @property
     def parts(self) -> int:  # type: ignore[override]
-        """One for each coordinate."""
+        """One part per coordinate."""
         return len(self.objective.ranges.lows)
 
     def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
@@ -140,7 +143,7 @@ class GradientAt(ObjectiveQuery):
 
 @dataclass(frozen=True)
 class CoinGradient:
-    """`ell` coins a coordinate, turned over with probability `mass`."""
+    """`ell` coins per coordinate, each turned over with probability `mass`."""
 
     selector: ClassVar[str] = "coins"
     by_rows: ClassVar[bool] = True
@@ -150,19 +153,19 @@ class CoinGradient:
 
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
-        """By default some ROWS_A_STEP rows a step, if LEAST_ITERATIONS remain."""
+        """By default about ROWS_A_STEP rows per step, or fewer so that LEAST_ITERATIONS steps are affordable."""
         if ell is None:
             wide = ceil(ROWS_A_STEP / len(objective.names))
             ell = max(1, min(wide, guarantee.terms.rows_per_query // LEAST_ITERATIONS))
         return cls(objective, ell, guarantee.coin_mass)
 
     def usual_iterations(self, guarantee: Guarantee) -> int:
-        """As many coins a coordinate as one ordinary answer of the plan takes."""
+        """As many steps as make the coins of one coordinate add up to those of one ordinary answer."""
         planned: int = guarantee.terms.rows_per_query
         return max(1, planned // self.ell)
 
     def shortened(self, most: int) -> Self:
-        """With fewer coins."""
+        """The same with fewer coins."""
         return replace(self, ell=min(self.ell, most))
 
     @cached_property
@@ -172,24 +175,24 @@ class CoinGradient:
 
     @property
     def charge(self) -> int:
-        """One a coin."""
+        """One per coin."""
         return self.rows_read
 
     @property
     def rows_read(self) -> int:
-        """One row a coin."""
+        """One row per coin."""
         return self.ell * len(self.objective.ranges.lows)
 
     @property
     def moment(self) -> float:
-        """The smaller of two bounds: by variance, and surely."""
+        """The smaller of two bounds: one by variance, and one that holds always."""
         ranges = self.objective.ranges
         by_variance = descent.coin_moment(ranges.gradient, ranges.widths.tolist(), ell=self.ell, mass=self.mass)
         return min(by_variance, self.largest)
 
     @property
     def largest(self) -> float:
-        """Coins are bounded."""
+        """Finite, since coins are bounded."""
         ranges = self.objective.ranges
         return descent.largest_gradient(ranges.lows.tolist(), ranges.highs.tolist(), mass=self.mass)
 
@@ -199,7 +202,7 @@ class CoinGradient:
         return descent.spread(self.objective.ranges.widths.tolist(), ell=self.ell, mass=self.mass)
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
-        """Tally, debias."""
+        """Tally the coins and debias the shares."""
         query = GradientAt(self.objective, point, self.scales)
         counts = source.tally(query, draws=self.ell, mass=self.mass, rng=rng).reshape(-1, 2)
         shares = (counts[:, 1] / self.ell - self.mass) / (1 - 2 * self.mass)
@@ -210,7 +213,7 @@ class CoinGradient:
 
 @dataclass(frozen=True)
 class LaplaceGradient:
-    """`ell` rows a coordinate and Laplace noise, each coordinate `epsilon`-DP on all n rows."""
+    """`ell` rows per coordinate and Laplace noise, each coordinate `epsilon`-DP on all n rows."""
 
     selector: ClassVar[str] = "exponential"
     by_rows: ClassVar[bool] = False
@@ -221,7 +224,7 @@ class LaplaceGradient:
 
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
-        """By default as many rows a coordinate as an ordinary answer reads."""
+        """By default as many rows per coordinate as an ordinary answer reads."""
         noisy_means.require("laplace")
         rows: int = guarantee.terms.rows
         ell = guarantee.terms.rows_per_query if ell is None else ell
@@ -233,12 +236,12 @@ class LaplaceGradient:
         return LAPLACE_ITERATIONS
 
     def shortened(self, most: int) -> Self:
-        """With fewer rows."""
+        """The same with fewer rows."""
         return replace(self, ell=min(self.ell, most))
 
     @property
     def charge(self) -> int:
-        """n^2 epsilon^2 for a coordinate."""
+        """n^2 epsilon^2 per coordinate."""
         return len(self.objective.ranges.lows) * ceil(cost.private_cost(self.epsilon, n=self.n))
 
     @property
@@ -248,7 +251,7 @@ class LaplaceGradient:
 
     @property
     def scale(self) -> float:
-        """The noise of a coordinate rescaled to [0, 1]."""
+        """The noise scale of a coordinate whose range is rescaled to [0, 1]."""
         return Laplace(draws=self.ell, epsilon=self.epsilon).scale(self.n)
 
     @property
@@ -264,13 +267,13 @@ class LaplaceGradient:
 
     @property
     def spread(self) -> float:
-        """Not sub-Gaussian: no finite number."""
+        """Infinite: Laplace noise is not sub-Gaussian."""
         return float("inf")
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
         """Sample, average, add noise."""
         ranges = self.objective.ranges
-        ell = min(self.ell, len(source))  # made-up rows are few
+        ell = min(self.ell, len(source))  # a dry run has few made-up rows
         scale = Laplace(draws=ell, epsilon=self.epsilon).scale(len(source))
         query = GradientAt(self.objective, point, Scales(ranges))
         values = source.sample(query, WithoutReplacement(ell), rng).astype(np.float64)

@@ -1,8 +1,8 @@
 """What can be minimized: convex losses of one row at a point.
 
 A linear loss sees z = <point, features> and the target y. Its features have declared bounds and are scaled from them;
-its slope in z has a known range on the domain, so each gradient coordinate is a statistical query. Losses of one's
-own are any object with the attributes of `Loss`.
+its slope in z has a known range on the domain, so each gradient coordinate is a statistical query. Any object with the
+attributes of `Loss` is a loss too.
 """
 
 import json
@@ -41,13 +41,13 @@ Interval = tuple[float, float]
 
 @runtime_checkable
 class Loss(Protocol):
-    """A loss of one's own. `gradients` and `values` see a batch, but must speak about each row by itself.
+    """A loss of your own. `gradients` and `values` get a batch, but must treat each row by itself.
 
     Row gradients are clipped to `gradient_range` (one pair for all coordinates) and losses to `value_range`; bounds on
-    the excess are right only if that changes none. Optional attributes: `l2` (an exact term), `curvature` (strong
-    convexity of the mean loss without l2; rows on which the loss fails have the largest loss and no curvature, so leave
-    it out if there may be such rows), `lipschitz` (the largest norm of a row's gradient), `names`, `text`, and
-    `identity` (a text that is equal exactly for equal losses).
+    the excess are valid only if clipping changes nothing. Optional attributes: `l2` (an exact term), `curvature`
+    (strong convexity of the mean loss without l2; rows on which the loss fails have the largest loss and no curvature,
+    so leave it out if there may be such rows), `lipschitz` (the largest norm of a row's gradient), `names`, `text`, and
+    `identity` (a text that is the same for two losses exactly if they are equal).
     """
 
     dimension: int
@@ -98,7 +98,7 @@ class LinearLoss:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the coordinates are called: the features, then the intercept."""
+        """The names of the coordinates: the features, then the intercept."""
         named = tuple(name for name, _ in declared(self.features, self.within))
         return (*named, INTERCEPT) if self.intercept else named
 
@@ -109,7 +109,7 @@ class LinearLoss:
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         shown = [name for name, _ in declared(self.features, self.within)]
         more = f" and {len(shown) - 6} more" if len(shown) > 6 else ""
         return f"{type(self).__name__} loss of {self.target} on {', '.join(shown[:6])}{more}"
@@ -118,12 +118,12 @@ class LinearLoss:
     def settings(self) -> str:
         """Everything but features and target, as canonical text."""
         own = [name for name in self.__dataclass_fields__ if name not in LinearLoss.__dataclass_fields__]
-        values = [(name, getattr(self, name)) for name in (*own, "l2")]  # 1 and 1.0 are one number
+        values = [(name, getattr(self, name)) for name in (*own, "l2")]  # all as floats: 1 and 1.0 are the same
         written = [f"{name}={float(x) if isinstance(x, Real) else x!r}" for name, x in values]
         return f"{type(self).__name__}({', '.join(written)}, intercept={bool(self.intercept)}, scale={self.scale!r})"
 
     def bind(self, schema: Schema, domain: Domain) -> LinearObjective:
-        """Check against the schema and work out every range; reads nothing."""
+        """Check against the schema and derive every range; reads no rows."""
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
@@ -149,20 +149,20 @@ class LinearLoss:
 
     def losses(self, z: Vector, y: Vector) -> Vector:
         """Return the loss for each prediction z and target y."""
-        raise NotImplementedError  # the one thing, with its slopes, that makes a loss
+        raise NotImplementedError  # every loss defines this and `slopes`
 
     def slopes(self, z: Vector, y: Vector) -> Vector:
         """Return its derivative in z, a new array."""
-        raise NotImplementedError  # as above
+        raise NotImplementedError
 
     def slope_range(self, reach: float) -> Interval:
-        """Return the range of the slope for |z| <= reach: it grows with z and falls with y."""
+        """Return the range of the slope for |z| <= reach: it increases in z and decreases in y."""
         low, high = self.target_range
         ends = self.slopes(np.array([-reach, reach]), np.array([high, low]))
         return float(ends[0]), float(ends[1])
 
     def value_range(self, reach: float) -> Interval:
-        """Return the range of the loss for |z| <= reach: convex in z and in y, so largest in a corner."""
+        """Return the range of the loss for |z| <= reach: convex in z and in y, so largest at a corner."""
         low, high = self.target_range
         corners = self.losses(np.array([-reach, -reach, reach, reach]), np.array([low, high, low, high]))
         return 0.0, float(corners.max())
@@ -273,7 +273,7 @@ class Quantile(LinearLoss):
 
 @dataclass(frozen=True)
 class Poisson(LinearLoss):
-    """e^z - y z for counts y in `target_within` (not stretched); the rate e^z goes on linearly above `most`."""
+    """e^z - y z for counts y in `target_within` (not stretched); linear in z where the rate e^z exceeds `most`."""
 
     predicts_target: ClassVar[bool] = False
     most: float = 10.0
@@ -290,7 +290,7 @@ class Poisson(LinearLoss):
 
     @property
     def target_range(self) -> Interval:  # type: ignore[override]
-        """Counts as they are."""
+        """The declared bounds: counts are not stretched."""
         return check.interval("target_within", self.target_within)
 
     def losses(self, z: Vector, y: Vector) -> Vector:
@@ -331,7 +331,7 @@ _BOUNDED = re.compile(r"(?P<text>.+?)\[(?P<low>[^,\]]+),(?P<high>[^\]]+)\]\s*", 
 
 
 def write_loss(loss: object) -> dict[str, object]:
-    """Return a built-in loss as its name and settings: what can travel, unlike code."""
+    """Return a built-in loss as its name and settings, which can be sent to a server; code cannot."""
     for name, cls in BUILT_IN.items():
         if type(loss) is cls:
             settings = {one.name: getattr(loss, one.name) for one in fields(cls)}

@@ -1,11 +1,11 @@
-"""A loss made ready: bound to a schema and a domain, with every range that the guarantee needs.
+"""An objective: a loss bound to a schema and a domain, with every range that the guarantee needs.
 
-An objective says, for some rows and a point, one coordinate of each row's gradient, and each row's loss. What it says
-is clipped to the ranges it states. A row it cannot speak about has no slope; its loss is zero where a declared feature
-is missing, the largest there is where a loss of one's own gives no number. The interval of the loss is about these
-numbers, always. Bounds on the excess need more: gradients that are those of the loss, so ranges that clip none
-of them. The ranges of linear losses are worked out and never do; those of one's own losses are only declared. The `l2`
-term is exact and reads nothing.
+Given rows and a point, an objective returns one coordinate of each row's gradient, and each row's loss; both are
+clipped to the ranges it states. A row that cannot be evaluated has gradient zero; its loss is zero if a declared
+feature is missing, and the largest possible if a caller's own loss returns NaN. The interval of the loss is always
+about these numbers. Bounds on the excess need more: the gradients must be those of the loss, so the ranges must clip
+none of them. The ranges of linear losses are derived and never clip; those of a caller's own losses are only declared.
+The `l2` term is exact and reads no rows.
 """
 
 from abc import abstractmethod
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Interval = tuple[float, float]
-Rows = pl.DataFrame | Sequence[Packed]  # drawn rows, or the lines that the objective's packings have for them
+Rows = pl.DataFrame | Sequence[Packed]  # drawn rows, or their numbers as packed by the objective's packings
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """What is known of a loss before any row is read."""
+    """What is known about a loss before any row is read."""
 
-    lows: Vector  # of each gradient coordinate of a row, l2 left out
+    lows: Vector  # lower bounds of a row's gradient coordinates, without l2
     highs: Vector
-    values: Interval  # of a row's loss on the domain, l2 left out
-    gradient: float  # largest norm of the mean gradient, l2 left out
-    lipschitz: float  # largest norm of one row's gradient, l2 left out
-    curvature: float  # strong convexity of the mean loss, l2 included
+    values: Interval  # range of a row's loss on the domain, without l2
+    gradient: float  # largest norm of the mean gradient, without l2
+    lipschitz: float  # largest norm of one row's gradient, without l2
+    curvature: float  # strong convexity of the mean loss, with l2
 
     @property
     def widths(self) -> Vector:
-        """How wide each gradient coordinate is."""
+        """The width of each gradient coordinate's range."""
         return self.highs - self.lows
 
 
 class Objective(Protocol):
-    """A loss made ready."""
+    """A loss bound to a schema and a domain."""
 
     @property
     def ranges(self) -> Ranges:
-        """Everything known beforehand."""
+        """What is known before any row is read."""
         ...
 
     @property
@@ -67,32 +67,32 @@ class Objective(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the coordinates are called."""
+        """The names of the coordinates."""
         ...
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         ...
 
     @property
     def identity(self) -> str | None:
-        """Canonical text; None if it cannot be decided."""
+        """Canonical text; None if equal losses cannot be recognized."""
         ...
 
     @property
     def work(self) -> int:
-        """Steps that one row takes."""
+        """Steps of work per row."""
         ...
 
     @property
     def classifies(self) -> bool:
-        """Whether its model says yes or no; then it has `right`, which says for which rows it is."""
+        """Whether its model predicts yes or no; then `right` tells for which rows the prediction is right."""
         ...
 
     @property
     def packings(self) -> tuple[Packing, ...]:
-        """The numbers of a row that everything it says depends on; none: it must see the rows."""
+        """The numbers of a row that suffice to evaluate the objective; empty if it needs the rows themselves."""
         ...
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
@@ -100,7 +100,7 @@ class Objective(Protocol):
         ...
 
     def gradients(self, rows: Rows, point: Vector) -> Vector:
-        """Return each row's whole gradient, one line for each, l2 left out; not yet clipped."""
+        """Return each row's whole gradient, one line per row, without l2; not yet clipped."""
         ...
 
     def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
@@ -108,15 +108,15 @@ class Objective(Protocol):
         ...
 
     def values(self, rows: Rows, point: Vector) -> Vector:
-        """Return each row's loss, l2 left out; not yet clipped."""
+        """Return each row's loss, without l2; not yet clipped."""
         ...
 
     def values_at(self, point: Vector) -> Interval:
-        """Return the range of a row's loss at this point, l2 left out."""
+        """Return the range of a row's loss at this point, without l2."""
         ...
 
     def coefficients(self, point: Vector) -> dict[str, float] | None:
-        """Return the model at this point in the features' own units; None if there is no such thing."""
+        """Return the model at this point in the features' own units; None if the objective has no such model."""
         ...
 
     def slack(self, distance: float) -> dict[str, float] | None:
@@ -149,7 +149,7 @@ class LinearObjective:
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         return self.loss.text
 
     @property
@@ -160,12 +160,12 @@ class LinearObjective:
 
     @property
     def work(self) -> int:
-        """Steps that one row takes."""
+        """Steps of work per row."""
         return sum(each.work for each in (*self.matrix.numbers, self.matrix.target.number))
 
     @property
     def classifies(self) -> bool:
-        """As the loss says."""
+        """Whether the loss is for a classifier."""
         return self.loss.classifies
 
     @property
@@ -174,7 +174,7 @@ class LinearObjective:
         return self.matrix.packings
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
-        """Slope times feature; a row with a missing value says zero."""
+        """Slope times feature; zero for a row with a missing value."""
         features, target = self._numbers(rows)
         values = self.loss.slopes(self.matrix.predicted(features, point), target)  # NaN marks what is missing
         values *= self.matrix.coordinates(features, which)
@@ -203,11 +203,11 @@ class LinearObjective:
         return right
 
     def values_at(self, point: Vector) -> Interval:
-        """Return the range that this point's own reach allows."""
+        """Return the range for the predictions that are possible at this point."""
         first, last = self.matrix.ranges
         reach = float(np.abs(point) @ np.maximum(np.abs(first), np.abs(last)))
         low, high = with_zero(self.loss.value_range(reach))
-        return low, max(high, low + 1e-9)  # a range of a single value is no range
+        return low, max(high, low + 1e-9)  # a range must have positive width
 
     def coefficients(self, point: Vector) -> dict[str, float]:
         """Undo the stretching of features (and of the target, where the model predicts it)."""
@@ -238,12 +238,12 @@ class LinearObjective:
         }
 
     def _numbers(self, rows: Rows) -> tuple[Vector, Vector]:
-        """Return features (one line per row) and target; both were rounded to single precision, always."""
+        """Return features (one line per row) and target, always rounded to single precision first."""
         return self.matrix.widened(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)
 
 
 class ObjectiveQuery(Query):
-    """A query that asks what rows say about an objective, as numbers in [0, 1]."""
+    """A query that evaluates something about an objective on rows, as numbers in [0, 1]."""
 
     objective: Objective
 
@@ -259,7 +259,7 @@ class ObjectiveQuery(Query):
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         return self.objective.text
 
     @property
@@ -269,19 +269,19 @@ class ObjectiveQuery(Query):
 
     @abstractmethod
     def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what row i says for draw `draw[i]` of part `part[i]`."""
+        """Return the value of row i as draw `draw[i]` of part `part[i]`."""
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what these rows say as draws 0, 1, ... of the first part."""
+        """Return the values of these rows as draws 0, 1, ... of the first part."""
         draw = np.arange(rows.height)
         return self.row_values(rows, np.zeros_like(draw), draw)
 
     def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what these rows say."""
+        """Return the values of these rows."""
         return self.row_values(rows, part, draw)
 
     def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return the same from the numbers of the rows."""
+        """Return the same values from packed rows."""
         return self.row_values(lines, part, draw)
 
 
@@ -293,7 +293,7 @@ class AccuracyAt(ObjectiveQuery):
     point: Vector
 
     def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return whether each row is on its side."""
+        """Return whether each row is classified correctly."""
         return self.objective.right(rows, self.point)
 
 
@@ -323,5 +323,5 @@ class LossAt(ObjectiveQuery):
 
 
 def with_zero(values: Interval) -> Interval:
-    """Return the range widened to contain 0, which is what a row with missing values says."""
+    """Return the range widened to contain 0, the value of a row with missing values."""
     return min(0.0, values[0]), max(0.0, values[1])

@@ -1,7 +1,7 @@
-"""Losses of one's own: tried on made-up rows, then clipped to what they declare.
+"""Losses that the caller wrote: tried on made-up rows, then clipped to the ranges they declare.
 
-The trial asks the loss about the same row among others, in another order and alone. It finds honest mistakes; like any
-function of the caller's, such a loss belongs to the library's own user and never comes over a network.
+The trial evaluates the same row among others, in another order, and alone. It finds honest mistakes, not malice: like
+any function of the caller's, such a loss runs only in the caller's own process and is never accepted over a network.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ from holdfast.queries.synthetic import TRIED_ROWS, fault_of, synthetic_rows
 from holdfast.randomness import Randomness
 from holdfast.schema import Schema
 
-Function = Callable[[pl.DataFrame, Vector], ArrayLike]  # of a loss: its values, or its gradients
+Function = Callable[[pl.DataFrame, Vector], ArrayLike]  # a loss's `values` or `gradients`
 
 
 @dataclass(frozen=True)
 class OwnObjective:
-    """A caller's loss. A row on which it fails, or says no number, has the largest loss there is and no slope."""
+    """A caller's loss. A row on which it fails or returns NaN gets the largest possible loss and a zero gradient."""
 
     loss: Loss
     ranges: Ranges
@@ -38,7 +38,7 @@ class OwnObjective:
 
     @classmethod
     def of(cls, loss: Loss, schema: Schema, domain: Domain) -> "OwnObjective":
-        """Check what it declares, then try it on made-up rows; reads no data."""
+        """Check what the loss declares, then try it on made-up rows; reads no data."""
         check.whole(dimension=loss.dimension)
         for column in loss.columns:
             schema[column]
@@ -67,32 +67,32 @@ class OwnObjective:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it is shown."""
+        """The columns the loss gets."""
         return tuple(self.loss.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the coordinates are called."""
+        """The names of the coordinates."""
         named = getattr(self.loss, "names", None)
         return tuple(map(str, named)) if named else tuple(f"x{j}" for j in range(self.loss.dimension))
 
     @property
     def text(self) -> str:
-        """How it reads."""
+        """A readable description."""
         return str(getattr(self.loss, "text", None) or f"{type(self.loss).__name__} loss")
 
     @property
     def identity(self) -> str | None:
-        """What the caller says it is."""
+        """The identity that the caller gave."""
         given = getattr(self.loss, "identity", None)
         return None if given is None else f"own: {given}"
 
     @property
     def work(self) -> int:
-        """Steps that one row takes; what a caller's own code takes is not known."""
+        """Steps of work per row; the cost of the caller's own code is unknown."""
         return len(self.columns)
 
-    packings: ClassVar[tuple[()]] = ()  # it must see the rows
+    packings: ClassVar[tuple[()]] = ()  # the loss needs the rows themselves
     classifies: ClassVar[bool] = False
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
@@ -101,7 +101,7 @@ class OwnObjective:
         return values
 
     def gradients(self, rows: Rows, point: Vector) -> Vector:
-        """What the loss says."""
+        """One gradient per row."""
         assert isinstance(rows, pl.DataFrame)
         return _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))
 
@@ -115,16 +115,16 @@ class OwnObjective:
         return self.value_limits
 
     def coefficients(self, point: Vector) -> dict[str, float] | None:
-        """Only its author knows what the coordinates mean."""
+        """None: only the author of the loss knows what the coordinates mean."""
         return None
 
     def slack(self, distance: float) -> dict[str, float] | None:
-        """Likewise."""
+        """None, for the same reason."""
         return None
 
     def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
-        """It does not classify."""
-        raise NotImplementedError  # never asked: a loss of one's own has no classes
+        """Not available: a caller's loss does not classify."""
+        raise NotImplementedError  # never called, since `classifies` is false
 
     @silence
     def _try(self, schema: Schema, domain: Domain) -> None:
@@ -135,7 +135,7 @@ class OwnObjective:
             for function, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
                 _must_work(function, rows, spot, shape)
                 if fault_of(partial(_evaluate, function, point=spot, shape=shape), shown) is not None:
-                    raise InvalidQuery("A loss must speak about each row by itself; this one depends on other rows.")
+                    raise InvalidQuery("A loss must treat each row by itself; this one depends on other rows.")
 
 
 def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...], missing: float = 0.0) -> Vector:
@@ -164,7 +164,7 @@ def _must_work(function: Function, rows: pl.DataFrame, point: Vector, shape: tup
 def _evaluate(
     function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...], missing: float = 0.0
 ) -> Vector:
-    """Ask about the batch; if that fails, about parts of it, so that no row answers for another."""
+    """Evaluate the batch; if that fails, evaluate parts of it, so that a failing row does not affect the others."""
     pieces = in_pieces(
         lambda batch: _shaped(function(batch, point), batch.height, shape, missing),
         rows,

@@ -1,9 +1,9 @@
 """What k optimization queries need for a target excess: iterations, coins and rows, by every route.
 
-Every route has constants that hold. Those of this library also have the settings of a session and its fits that keep
-them: `Session(data, **route.session)` can pay for every `minimize(loss, ..., **route.fit)`, the answers for the losses
-included. The paper's and previous work's routes have the constants of their proofs, repaired. Orders of growth, where
-all constants are left out, are printed apart, as formulas: they cannot be compared with rows.
+Every route is computed with valid constants. This library's routes also carry settings that achieve them:
+`Session(data, **route.session)` can pay for every `minimize(loss, ..., **route.fit)`, including the answers for the
+losses. The routes of the paper and of previous work use the constants of their proofs, repaired. Orders of growth,
+which leave out all constants, are printed separately as formulas: they cannot be compared with numbers of rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,12 +24,12 @@ from holdfast.optimize.domain import domain_of
 from holdfast.optimize.losses import LinearLoss
 from holdfast.optimize.objective import Ranges
 
-SPLITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the excess: how much descent may use, the rest is the population's
+SPLITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # share of the excess for descent; the rest is for generalization
 MASSES = np.geomspace(1e-3, 0.1, 9)
 LEAST_ROWS = 1_000
 MOST_ROWS = 10**15
 MOST_QUESTIONS = 10**12
-GUESS = 1.01  # coins beside those of the gradients, for a first guess: the answers for the losses, and round numbers
+GUESS = 1.01  # first guess of all coins over the gradients' coins: adds the answers for the losses, and rounding
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Problem:
 
     dimension: int
     diameter: float  # of the domain
-    difference: float  # R: most by which a row's loss differs between two points
+    difference: float  # R: the most that a row's loss differs between two points
     gradient: float  # G
-    lows: tuple[float, ...]  # of the gradient coordinates
+    lows: tuple[float, ...]  # lower bounds of the gradient coordinates
     highs: tuple[float, ...]
     curvature: float = 0.0  # H, l2 included
     exact: float = 0.0  # largest norm of the l2 term's gradient
-    answers: int = 1  # ordinary answers after each fit: its loss, and its accuracy if it says yes or no
+    answers: int = 1  # ordinary answers after each fit: its loss, and its accuracy if it classifies
 
     @classmethod
     def of(cls, loss: Any, *, radius: float | None = None, box: Any = None) -> "Problem":
@@ -68,15 +68,15 @@ class Problem:
 
     @property
     def widths(self) -> tuple[float, ...]:
-        """Of the gradient coordinates."""
+        """The widths of the gradient coordinates' ranges."""
         return tuple(high - low for low, high in zip(self.lows, self.highs, strict=True))
 
     def largest(self, mass: float) -> float:
-        """M for coins, the l2 term included: a gradient made of coins is surely bounded."""
+        """M for coins, including the l2 term: a gradient made of coins is always bounded."""
         return descent.largest_gradient(self.lows, self.highs, mass=mass) + self.exact
 
     def moment(self, ell: int, mass: float) -> float:
-        """Gh for coins, the l2 term included."""
+        """Gh for coins, including the l2 term."""
         by_variance = descent.coin_moment(self.gradient, self.widths, ell=ell, mass=mass) + self.exact
         return min(by_variance, self.largest(mass))
 
@@ -90,14 +90,14 @@ class Route:
     rows: float
     iterations: float
     rows_per_coordinate: float
-    charge: float | None  # coins of the whole session, the answers for the losses included
+    charge: float | None  # coins of the whole session, including the answers for the losses
     gradient_evaluations: float
     session: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to open a session that can pay
     fit: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to ask each optimization query in it
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The line of a table."""
+        """This route's row in the printed table."""
         numbers = (self.rows, self.iterations, self.rows_per_coordinate, self.charge, self.gradient_evaluations)
         return (self.name, self.promise, *("-" if x is None else f"{x:.3g}" for x in numbers))
 
@@ -116,7 +116,7 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class DescentPlan:
-    """All routes to one goal; `kinds` are those of the loss, for the orders of growth."""
+    """All routes to one goal; `kinds` selects which orders of growth are printed."""
 
     queries: int
     excess: float
@@ -170,19 +170,19 @@ def iterations_for(problem: Problem, norm: float, goal: float, kind: str) -> int
     ratio = norm * norm / (problem.curvature * goal)
     count = max(1.0, ratio)
     for _ in range(100):
-        count = max(1.0, ratio * (1 + log(count)))  # increases to the fixed point
+        count = max(1.0, ratio * (1 + log(count)))  # increases toward the fixed point
     return ceil(count * (1 + 1e-9))
 
 
 def _ell(problem: Problem) -> int:
-    """Return the coins a coordinate at which noise adds no more to the gradient than there was."""
+    """Return the coins per coordinate at which noise adds no more to the squared norm than the gradient itself."""
     return max(1, ceil(sum(w * w for w in problem.widths) / (4 * problem.gradient**2) - 1e-9))
 
 
 def _session(k: int, work: int, answers: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
-    """Return the plan of a session that can pay k times for `work` coins and the ordinary answers after it; or None.
+    """Return the plan of a session that can pay k times for `work` coins and the ordinary answers after them; or None.
 
-    Sessions are planned for a number of ordinary answers, and the more answers, the more coins.
+    Sessions are planned for a number of ordinary answers; more answers mean more coins.
     """
     planner = GUARANTEES[guarantee]
 
@@ -190,7 +190,7 @@ def _session(k: int, work: int, answers: int, rows: int, confidence: float, guar
         terms = planner.plan(Goal(rows, questions, confidence), "coins")
         return inf if terms is None else log(k * (work + answers * terms.rows_per_query) / terms.charge)
 
-    questions = smallest(short, low=(answers + 1) * k, high=MOST_QUESTIONS)  # one more statement: its excess
+    questions = smallest(short, low=(answers + 1) * k, high=MOST_QUESTIONS)  # + 1: the excess is a statement too
     terms = None if questions is None else planner.plan(Goal(rows, questions, confidence), "coins")
     return None if terms is None else Plan(planner(terms))
 
@@ -204,7 +204,7 @@ def _route(names: tuple[str, str], fit: dict[str, Any], k: int, work: int, stand
 def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: str, *, laplace: bool) -> Route:
     """In expectation for each query: excess on the rows plus R sqrt(B)/n."""
     d, ell = problem.dimension, _ell(problem)
-    if laplace:  # as much a coordinate as ell coins: eps0 = sqrt(ell)/n
+    if laplace:  # charge each coordinate as much as ell coins: eps0 = sqrt(ell)/n
         scale = 1 / (ell * log1p(1 / sqrt(ell)))
         norm = descent.laplace_moment(problem.gradient, problem.widths, ell=ell, scale=scale) + problem.exact
     else:
@@ -272,10 +272,10 @@ def _infeasible(alpha: float, k: int) -> PlanInfeasible:
 
 
 def _promised(problem: Problem, stands: Plan, steps: int, ell: int, kind: str) -> float:
-    """Return the excess that a fit in this session promises beforehand."""
+    """Return the excess that a fit in this session promises before it runs."""
     standing = stands.standing
     mass, beta = standing.coin_mass, standing.statement_level or 0.0
-    if problem.curvature > 0:  # a fit takes the steps with the better expected bound, whatever the route is called
+    if problem.curvature > 0:  # a fit uses the step sizes with the better expected bound, whatever the route's name
         norm = problem.moment(ell, mass)
         kind = min(("convex", "strongly convex"), key=lambda each: _on_rows(problem, norm, 0.0, steps, beta, each))
     spread = descent.spread(problem.widths, ell=ell, mass=mass)

@@ -1,10 +1,10 @@
 """One `.npy` file, one-dimensional: written piece by piece, or mapped into memory and read at random.
 
-What the operating system is told about mapped files: rows are drawn all over a file, so read-ahead is switched off. A
+Advice to the operating system about mapped files: rows are drawn from all over a file, so read-ahead is switched off. A
 file that fits into memory comfortably is mapped page by page in the background when it is first drawn from; after that
-a draw costs no page fault. Of a file larger than memory, the pages of one question are requested all at once before
-they are read one by one: three to four times faster from disk, but a microsecond a row wasted on a page that was there
-already.
+a draw causes no page fault. For a file larger than memory, all pages of a question are requested at once before they
+are read one by one: three to four times faster from disk, but it wastes a microsecond per row on a page that was in
+memory already.
 """
 
 import os
@@ -24,13 +24,13 @@ from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
 from holdfast.rows.posix import mmap
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
-_STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
-_AT_ONCE = 1 << 18  # values that are read again at once
-_FITS = 0.5  # of the memory available: other programs want some too
+_STEP = 4 << 20  # bytes per call, a few milliseconds: the call holds the interpreter lock
+_AT_ONCE = 1 << 18  # values per block when written values are read again
+_FITS = 0.5  # share of the available memory that may be used: other programs need some too
 
 
 class Incomplete(Exception):
-    """What was begun is not there any more as it was left."""
+    """Files of interrupted work are missing or have changed."""
 
 
 class ArrayFile:
@@ -39,18 +39,18 @@ class ArrayFile:
     Parameters
     ----------
     path, dtype
-        Where it is, and what it holds.
+        Where the file is, and the type of its values.
     hashed
         The hashes of its blocks, if the caller computes them anyway.
     over
-        Whether to write over a file that is there.
+        Whether to overwrite an existing file in place.
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None, *, over: bool = False) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), 0
         self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
         self._file = path.open("r+b" if over else "w+b", buffering=1 << 20)
-        self._file.write(bytes(HEADER))  # written at the end, when the length is known
+        self._file.write(bytes(HEADER))  # a placeholder: the header is written at the end, when the length is known
 
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
@@ -61,12 +61,12 @@ class ArrayFile:
         self.count += values.size
 
     def so_far(self) -> tuple[int, str]:
-        """Hand everything over to the system; return how many values there are, and their hash."""
+        """Flush to the operating system; return how many values there are, and their hash."""
         self._file.flush()
         return self.count, self._hashes.hexdigest()
 
     def go_on(self, count: int, digest: str) -> None:
-        """Go on after values that are there, of which `so_far` said this."""
+        """Continue after existing values, for which `so_far` returned this count and hash."""
         while self.count < count:
             piece = self.read(self.count, min(_AT_ONCE, count - self.count))
             if not piece.size:
@@ -78,7 +78,7 @@ class ArrayFile:
         self._file.seek(HEADER + count * self.dtype.itemsize)
 
     def read(self, start: int, count: int) -> NDArray[Any]:
-        """Return values that were handed over to the system, from number `start` on, as far as they are there."""
+        """Return up to `count` flushed values from number `start` on; fewer if the file ends before."""
         size = self.dtype.itemsize
         found = os.pread(self._file.fileno(), count * size, HEADER + start * size)
         return np.frombuffer(found, self.dtype, len(found) // size)
@@ -104,8 +104,8 @@ class ArrayFile:
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the file, finished or not."""
-        with suppress(OSError):  # a full disk was reported already
+        """Close the file, finished or not."""
+        with suppress(OSError):  # a full disk was already reported
             self._file.close()
 
 
@@ -146,16 +146,16 @@ class MappedArray:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
+        """Whether the file is now shorter than when it was mapped: reading past its end would kill the process."""
         return self._map is not None and self._map.size() < self._mapped
 
     @property
     def larger_than_memory(self) -> bool:
-        """Whether the file can never be in memory as a whole."""
+        """Whether the file cannot be in memory as a whole."""
         return self.size > _memory("MemTotal")
 
     def expect(self, start: int, stop: int) -> None:
-        """Ask for the pages of these consecutive elements, which are about to be read."""
+        """Request the pages of these consecutive elements, which are about to be read."""
         if self._map is None or start >= stop:
             return
         first = (self._start + start * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -164,7 +164,7 @@ class MappedArray:
             self._map.madvise(mmap.MADV_WILLNEED, first, last - first)
 
     def request(self, indices: NDArray[np.int64]) -> None:
-        """Ask for the pages of these elements; reading them does not wait for this."""
+        """Request the pages of these elements, without waiting for them."""
         if self._map is None:
             return
         pages = (self._start + indices * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -180,12 +180,12 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def spare_memory() -> float:
-    """Return how many bytes may be kept in memory comfortably."""
+    """Return how many bytes may be kept in memory."""
     return _FITS * _memory("MemAvailable")
 
 
 def populate_in_background(arrays: Sequence[MappedArray], spare: float) -> float:
-    """Map every page of those that fit into `spare` bytes; return how many bytes are left."""
+    """Map every page of the arrays that fit into `spare` bytes; return how many bytes are left."""
     chosen = []
     for mapped in arrays:
         if mapped.size <= spare:
@@ -196,13 +196,13 @@ def populate_in_background(arrays: Sequence[MappedArray], spare: float) -> float
 
 
 def _populate(arrays: Sequence[MappedArray]) -> None:
-    with suppress(OSError):  # an older kernel: pages are mapped as they are drawn
+    with suppress(OSError):  # an older kernel: pages are then mapped when they are drawn from
         for mapped in arrays:
             mapped.populate()
 
 
 def _memory(which: str) -> float:
-    """Return bytes of memory, or infinity where the system does not say."""
+    """Return bytes of memory, or infinity if the system does not tell."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith(f"{which}:"):

@@ -1,10 +1,11 @@
 """Column files in blocks: hashed when they are written, compared when they are read again.
 
-A disk, a copy or another program can change a file under a dataset. Sizes are compared before every draw; contents are
-compared block by block: all of a small folder before its first answer, the rest in the background, at the start and
-once a day. Whatever differs is a fault, and from then on nothing is answered.
+A disk, a copy or another program can change the files of a dataset. Sizes are compared before every draw; contents are
+compared block by block: a small folder completely before its first answer, the rest in the background, at the start and
+once a day. Any difference is a fault, and from then on nothing is answered.
 
-The comparison reads files, never their mappings: a file that somebody cuts off ends a read, but kills a mapping.
+The comparison reads files, never their mappings: if a file is truncated, a read ends early, but access to a mapping
+kills the process.
 """
 
 import os
@@ -22,20 +23,20 @@ from holdfast.errors import RowSourceError
 
 BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
-AT_ONCE = 64 << 20  # bytes that are compared with their hashes before anything is answered from them
-_RESTS = 3  # times as long as it reads: a quarter of one core at most
-_AGAIN = 24 * 3600.0  # seconds from one reading of everything to the next
+AT_ONCE = 64 << 20  # folders and files up to this many bytes are compared with their hashes before they are used
+_RESTS = 3  # pause three times as long as reading took: at most a quarter of one core
+_AGAIN = 24 * 3600.0  # seconds from one full comparison to the next
 
 
 class BlockHashes:
-    """SHA-256 of each block of a stream, however it is cut into pieces when it arrives."""
+    """SHA-256 of each block of a stream, in whatever pieces it arrives."""
 
     def __init__(self) -> None:
         self._full: list[bytes] = []
         self._last, self._room = sha256(), BLOCK
 
     def update(self, data: Any) -> None:
-        """Add bytes: anything contiguous that has a buffer."""
+        """Add bytes: anything with a contiguous buffer."""
         view = memoryview(data)
         if not view.nbytes:
             return
@@ -64,7 +65,7 @@ class FileEntry:
     """What the manifest says about one column file."""
 
     size: int
-    blocks: tuple[str, ...]  # hashes of what follows the header
+    blocks: tuple[str, ...]  # hashes of the blocks after the header
 
 
 class DataCheck:
@@ -73,15 +74,15 @@ class DataCheck:
     Parameters
     ----------
     dataset
-        What the data are called in messages.
+        The name of the data in messages.
     folder, files
-        Where the files are, and what they held when they were written.
+        Where the files are, and their sizes and hashes when they were written.
     """
 
     def __init__(self, dataset: str, folder: Path, files: Mapping[str, FileEntry]) -> None:
         self._dataset, self._folder, self._files = dataset, folder, dict(files)
         self._opened = {name: _inode((folder / name).stat()) for name in files}
-        self._first: list[str] = []  # files that rows are drawn from already
+        self._first: list[str] = []  # files to compare first: rows are already drawn from them
         self._stop = threading.Event()
         self._process = 0
         self._passed = False  # whether everything was compared once
@@ -90,7 +91,7 @@ class DataCheck:
     def require_sound(self) -> None:
         """Refuse if a fault was found."""
         if self._fault is not None:
-            # What failed on damaged rows and led here is explained by this, and may quote them.
+            # Drop the error that led here: it is a consequence of the damage, and may quote rows.
             raise RowSourceError(self._fault, dataset=self._dataset) from None
         if self._process and self._process != os.getpid():  # a fork inherits no thread
             self.start()
@@ -116,12 +117,12 @@ class DataCheck:
         threading.Thread(target=self._run, name=f"holdfast check {self._dataset}", daemon=True).start()
 
     def stop(self) -> None:
-        """End the comparison in the background; it may finish the block it is reading."""
+        """Stop the comparison in the background; it may finish the block it is reading."""
         self._process = 0
         self._stop.set()
 
     def add(self, name: str, entry: FileEntry) -> bool:
-        """Compare one more file from now on, a small one at once; return whether it is what it should be so far."""
+        """Compare one more file from now on, a small one at once; return whether no difference was found so far."""
         path = self._folder / name
         if path.stat().st_size != entry.size:
             return False
@@ -138,12 +139,12 @@ class DataCheck:
                 return
 
     def hurry(self, names: Sequence[str]) -> None:
-        """Let the background look at these files next."""
+        """Let the background comparison check these files next."""
         self._first.extend(names)
 
     def _run(self) -> None:
         stop = self._stop
-        if sys.platform == "linux":  # where a thread has a priority of its own
+        if sys.platform == "linux":  # where threads have their own priority
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         while self._fault is None and not stop.wait(_AGAIN if self._passed else 0):
@@ -160,13 +161,13 @@ class DataCheck:
             yield from self._compared(name)
 
     def _compared(self, name: str) -> Iterator[float]:
-        """Compare one file; yield the seconds that each block took. The first difference is reported and ends it."""
+        """Compare one file; yield the seconds that each block took. Report the first difference and stop there."""
         entry = self._files[name]
         try:
             with (self._folder / name).open("rb", buffering=0) as file:
                 found = os.fstat(file.fileno())
                 if _inode(found) != self._opened[name]:
-                    return  # the folder was written anew: what is mapped here cannot be reached by name any more
+                    return  # the folder was replaced: the files mapped here cannot be reached by name any more
                 if found.st_size != entry.size:
                     self.report(name)
                     return
@@ -180,13 +181,13 @@ class DataCheck:
                         return
                     yield time.monotonic() - began
         except FileNotFoundError:
-            return  # likewise
+            return  # the folder was replaced
         except OSError:  # the disk cannot read it
             self.report(name)
 
 
 def file_hashes(path: Path) -> tuple[str, ...]:
-    """Return the hashes of what a file holds behind its header."""
+    """Return the hashes of a file's blocks after its header."""
     hashes, memory = BlockHashes(), bytearray(BLOCK)
     with path.open("rb", buffering=0) as file:
         file.seek(HEADER)
@@ -196,7 +197,7 @@ def file_hashes(path: Path) -> tuple[str, ...]:
 
 
 def _fill(file: Any, memory: bytearray) -> int:
-    """Read until the memory is full or the file ends; return how many bytes that was."""
+    """Read until the memory is full or the file ends; return how many bytes were read."""
     view, done = memoryview(memory), 0
     while done < len(memory) and (got := file.readinto(view[done:])):
         done += got

@@ -22,7 +22,7 @@ _DICTIONARY_BYTES = 32 << 20
 
 
 class ColumnFiles(ABC):
-    """All files of one column. Subclasses store the values; this part marks missing ones and hashes."""
+    """All files of one column. Subclasses store the values; this class marks missing ones and computes hashes."""
 
     layout = "numbers"
 
@@ -38,18 +38,18 @@ class ColumnFiles(ABC):
         """Add one batch."""
 
     def flush(self) -> None:
-        """Hand everything over to the system."""
+        """Flush everything to the operating system."""
         for file in self._open:
             file.flush()
 
     def so_far(self) -> dict[str, Any]:
-        """Hand everything over to the system; return what `go_on` needs to know."""
+        """Flush everything to the operating system; return the state that `go_on` needs."""
         return {"rows": self.digest.rows, "missing": self.missing} | {
             file.path.name: file.so_far() for file in self._open
         }
 
     def go_on(self, state: dict[str, Any]) -> None:
-        """Go on with files that are there, of which `so_far` said this; raise `Incomplete` if they are not as then."""
+        """Continue with existing files in the state that `so_far` returned; raise `Incomplete` if they have changed."""
         if self._name("valid") in state:
             self._valid = self._array("valid", np.bool_)
         for file in self._open:
@@ -63,7 +63,7 @@ class ColumnFiles(ABC):
 
     @abstractmethod
     def _hash_again(self, count: int, valid: NDArray[np.bool_] | None) -> None:
-        """Add the next rows to the digest, from the files that they are in."""
+        """Add the next rows to the digest, reading them from the files."""
 
     def close(self) -> None:
         """Make every file durable."""
@@ -71,7 +71,7 @@ class ColumnFiles(ABC):
             file.close()
 
     def abandon(self) -> None:
-        """Let go of every file, finished or not."""
+        """Close every file, finished or not."""
         for file in self._open:
             file.abandon()
 
@@ -81,7 +81,7 @@ class ColumnFiles(ABC):
         return ColumnEntry(name, label, nullable, self.layout, self.missing, self._valid is not None)
 
     def files(self) -> dict[str, FileEntry]:
-        """Return the manifest's part about its files."""
+        """Return its files' part of the manifest."""
         return {file.path.name: file.entry() for file in self._open}
 
     def _array(self, what: str, dtype: DTypeLike, hashed: BlockHashes | None = None) -> ArrayFile:
@@ -111,7 +111,7 @@ class ColumnFiles(ABC):
 
 
 class NumberFiles(ColumnFiles):
-    """Fixed-width values; `over` what lies in these files already, if they are there."""
+    """Fixed-width values; with `over`, existing files are overwritten in place."""
 
     def __init__(self, folder: Path, position: int, name: str, storage: Storage, *, over: bool = False) -> None:
         super().__init__(folder, position, name, storage, over=over)
@@ -126,19 +126,19 @@ class NumberFiles(ColumnFiles):
             self.missing = bool(np.isnan(values).any())
 
     def add(self, values: NDArray[np.generic], valid: NDArray[np.bool_] | None) -> None:
-        """Add stored numbers; whether NaN is among them, the caller knows."""
+        """Add stored numbers; the caller keeps track of whether NaN is among them."""
         self.digest.numbers(values, valid)
         self._values.append(values)
         self._mark(valid, values.size)
 
     def _hash_again(self, count: int, valid: NDArray[np.bool_] | None) -> None:
-        self.digest.mark(valid, count)  # the hash of the file is that of the values
+        self.digest.mark(valid, count)  # the file's own hash already covers the values
 
 
 class TextFiles(ColumnFiles):
-    """Text: codes into a dictionary while it stays small, else packed end to end.
+    """Text: codes into a dictionary while it stays small, otherwise packed end to end.
 
-    Of a dictionary that the caller keeps (`add_codes`), `texts` is the size.
+    If the caller keeps the dictionary (`add_codes`), `texts` is its size.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class TextFiles(ColumnFiles):
         self._most_distinct, self._hashed = most_distinct, hashed
         self._codes: ArrayFile | None = self._array("codes", code_type(texts))
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
-        self._texts: ArrayFile | None = None  # those of the dictionary, or all of them
+        self._texts: ArrayFile | None = None  # the dictionary's texts if coded, all texts if packed
         self._starts: ArrayFile | None = None
 
     @property
     def layout(self) -> str:  # type: ignore[override]
-        """How the texts lie."""
+        """How the texts are stored."""
         return "coded" if self._codes is not None else "packed"
 
     def append(self, series: pl.Series) -> None:
@@ -191,21 +191,21 @@ class TextFiles(ColumnFiles):
         self._mark(valid, codes.size)
 
     def take_dictionary(self, texts: pl.Series) -> None:
-        """Take over the dictionary of codes that were added."""
+        """Set the dictionary for the codes that were added."""
         self._learn(texts)
 
     def close(self) -> None:
         """Make every file durable."""
-        if self._codes is not None and self._texts is None:  # all are missing: code 0 stands for a text all the same
+        if self._codes is not None and self._texts is None:  # all values are missing, but code 0 needs a text
             self._learn(pl.Series([""]))
         super().close()
 
     def so_far(self) -> dict[str, Any]:
-        """Hand everything over to the system; see `ColumnFiles`."""
+        """Flush everything to the operating system; see `ColumnFiles`."""
         return super().so_far() | {"codes": None if self._codes is None else self._codes.dtype.str}
 
     def go_on(self, state: dict[str, Any]) -> None:
-        """Go on with files that are there; see `ColumnFiles`."""
+        """Continue with existing files; see `ColumnFiles`."""
         if self._codes is not None and state["codes"] is None:
             self._drop(self._codes)
             self._codes = None
@@ -233,7 +233,7 @@ class TextFiles(ColumnFiles):
         return replace(super().entry(nullable=nullable), bytes=packed, distinct=distinct)
 
     def _coded_categories(self, series: pl.Series) -> NDArray[np.uint32] | None:
-        """Return the same for categories: every one that comes up is looked up once."""
+        """Return codes for categories: each category that occurs is looked up once; None as in `_coded`."""
         found = series.drop_nulls().unique(maintain_order=True)
         codes = self._coded(found.cast(pl.String))
         if codes is None or not found.len():
@@ -262,7 +262,7 @@ class TextFiles(ColumnFiles):
         return codes.fill_null(0).to_numpy()
 
     def _widen(self, dtype: np.dtype[Any]) -> None:
-        """Rewrite the codes so far, if there are more texts now than their type can number."""
+        """Rewrite the codes so far if there are now more texts than their type can number."""
         narrow = self._codes
         assert narrow is not None
         if narrow.dtype == dtype:
@@ -284,7 +284,7 @@ class TextFiles(ColumnFiles):
         self._pack(new)
 
     def _decoded(self, codes: NDArray[np.uint32]) -> pl.Series:
-        """Return texts; a missing value has code 0, like the first of them."""
+        """Return texts; a missing value has code 0, like the first text."""
         texts = self._dictionary["text"]
         return texts.gather(codes) if texts.len() else pl.Series([""]).new_from_index(0, codes.size)
 
@@ -293,7 +293,7 @@ class TextFiles(ColumnFiles):
         return frame.join(self._dictionary, on="text", how="left", maintain_order="left")["code"]
 
     def _unpack_codes(self) -> None:
-        """Change over to packed texts: rewrite what was coded so far."""
+        """Switch to packed texts: rewrite what was coded so far."""
         codes = self._codes
         assert codes is not None
         codes.flush()
@@ -328,7 +328,7 @@ class TextFiles(ColumnFiles):
         self._starts.append(ends)
 
     def _unpacked(self, first: int, count: int) -> pl.Series:
-        """Return texts that were packed, from the files."""
+        """Return packed texts, read from the files."""
         assert self._texts is not None
         assert self._starts is not None
         starts = self._starts.read(first, count + 1)
@@ -337,7 +337,7 @@ class TextFiles(ColumnFiles):
 
 
 class UnitFile:
-    """Where units begin, of which one after the other says how many rows it has."""
+    """The file of where units begin, built from the number of rows of one unit after another."""
 
     def __init__(self, folder: Path, position: int) -> None:
         self._file = ArrayFile(folder / file_name(position, "units"), np.int64)
@@ -346,11 +346,11 @@ class UnitFile:
 
     @property
     def units(self) -> int:
-        """How many there are."""
+        """The number of units."""
         return self._file.count - 1
 
     def append(self, lengths: NDArray[np.int64]) -> None:
-        """Add units with so many rows."""
+        """Add units with these numbers of rows."""
         if lengths.size:
             ends = self._rows + np.cumsum(lengths)
             self._file.append(ends)
@@ -361,11 +361,11 @@ class UnitFile:
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the file, finished or not."""
+        """Close the file, finished or not."""
         self._file.abandon()
 
     def files(self) -> dict[str, FileEntry]:
-        """Return the manifest's part about it."""
+        """Return the file's part of the manifest."""
         return {self._file.path.name: self._file.entry()}
 
 

@@ -1,11 +1,11 @@
 """A column at rest: how values of each type are stored, in which layout, and how some of its rows are taken.
 
     Numbers       one array; also booleans, dates (days) and timestamps
-    CodedText     codes into a dictionary of the distinct texts, as narrow as these allow
+    CodedText     codes into a dictionary of the distinct texts, in the narrowest type that fits
     PackedText    all texts end to end and where each one starts: for columns with too many distinct texts
     SeriesText    a Polars series, for text that is in memory anyway
 
-Missing values are marked in a separate array of booleans, which exists only where there are any.
+Missing values are marked in a separate array of booleans, which exists only if there are any.
 """
 
 import sys
@@ -26,7 +26,7 @@ from holdfast.schema import Type
 
 @dataclass(frozen=True)
 class Storage:
-    """How values of a logical type are stored. `numpy` is None for text, which has layouts of its own."""
+    """How values of a logical type are stored. `numpy` is None for text, which has its own layouts."""
 
     label: str  # goes into manifests and fingerprints
     type: Type
@@ -57,12 +57,12 @@ _BY_POLARS = {storage.polars: storage for storage in _STORAGES.values()}
 
 
 def storage_of(name: str, dtype: pl.DataType) -> Storage:
-    """Return how a column of this Polars type is kept, or refuse it by name."""
+    """Return how a column of this Polars type is stored, or refuse it by name."""
     if isinstance(dtype, pl.Datetime):
         return _timestamp(dtype.time_unit, dtype.time_zone)
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return TEXT
-    if dtype.__class__.__name__ == "Float16":  # half precision has no arithmetic of its own: widened
+    if dtype.__class__.__name__ == "Float16":  # half precision has no arithmetic, so it is widened
         return _STORAGES["float32"]
     storage = _BY_POLARS.get(dtype)
     if storage is None:
@@ -71,7 +71,7 @@ def storage_of(name: str, dtype: pl.DataType) -> Storage:
 
 
 def can_store(dtype: pl.DataType) -> bool:
-    """Whether there is a way to keep columns of this Polars type."""
+    """Whether columns of this Polars type can be stored, if need be converted."""
     try:
         storage_of("", dtype)
     except RowSourceError:
@@ -80,7 +80,7 @@ def can_store(dtype: pl.DataType) -> bool:
 
 
 def keeps(dtype: pl.DataType) -> bool:
-    """Whether columns of this Polars type are kept as they are."""
+    """Whether columns of this Polars type are stored without conversion."""
     return isinstance(dtype, pl.Datetime) or dtype in _BY_POLARS
 
 
@@ -119,7 +119,7 @@ def refuse_contradiction(where: str, required: Collection[str], missing: Collect
     """Refuse data whose own header rules out the missing values it has."""
     for name in missing:
         if name in required:
-            raise RowSourceError(f"{where} rules out missing values of {name!r} but has some; write it anew.")
+            raise RowSourceError(f"{where} rules out missing values of {name!r} but has some; write it again.")
 
 
 def _timestamp(unit: str, zone: str | None) -> Storage:
@@ -141,7 +141,7 @@ def _way_out(dtype: pl.DataType) -> str:
 
 
 def _references_when_unused() -> int:
-    """How many references this Python counts for an array that only a dict and a local name hold."""
+    """Return how many references this Python counts for an array that only a dict and a local name refer to."""
     kept = {0: np.empty(0)}
     memory = kept.get(0)
     return sys.getrefcount(memory)
@@ -151,14 +151,14 @@ _UNUSED = _references_when_unused()
 
 
 class BufferPool(threading.local):
-    """Memory that one evaluation after another on this thread writes into, so that no page is faulted in twice."""
+    """Memory that successive evaluations on this thread write into, so that no page is faulted in twice."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, np.dtype[Any]], NDArray[Any]] = {}
         self._used = 0
 
     def reset(self) -> None:
-        """Start anew: everything handed out before may be handed out again, unless it is still referenced."""
+        """Start over: all memory handed out before may be handed out again, unless it is still referenced."""
         self._used = 0
 
     def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
@@ -171,11 +171,11 @@ class BufferPool(threading.local):
         return memory[:count]
 
 
-FEW_TEXTS = 1_000  # that are compared faster one by one than by Polars
+FEW_TEXTS = 1_000  # up to this many texts, comparing them one by one is faster than Polars
 
 
 class Asking(NamedTuple):
-    """How rows are asked what they say: from a frame, and from arrays of columns where that is possible."""
+    """How a query is evaluated: on a frame, and on arrays of columns if it can be."""
 
     of_frame: Callable[[pl.DataFrame], NDArray[Any]]
     of_arrays: Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]] | None = None
@@ -191,11 +191,11 @@ class StoredColumn(Protocol):
 
     @property
     def plain(self) -> NDArray[Any] | None:
-        """The values as they are, for queries on arrays, if they are numbers or truths and none is missing."""
+        """The stored values, for queries on arrays, if they are numbers or booleans and none is missing."""
         ...
 
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
-        """Return these rows as a series, which may lie in memory from `pool`."""
+        """Return these rows as a series, which may use memory from `pool`."""
         ...
 
     def part(self, name: str, start: int, stop: int) -> pl.Series:
@@ -205,7 +205,7 @@ class StoredColumn(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Fixed-width values. Whether some are missing, marked or NaN, decides how they are read, never what is said."""
+    """Fixed-width values. Whether some are missing (marked or NaN) decides how they are read, never the result."""
 
     storage: Storage
     values: NDArray[Any]
@@ -219,16 +219,16 @@ class Numbers:
 
     @property
     def plain(self) -> NDArray[Any] | None:
-        """The values, unless one is missing, they stand for dates or exceed what queries call an integer."""
+        """The values, unless one is missing, they stand for dates, or they may exceed the integers of queries."""
         return None if self.missing or self._another else self.values
 
     @property
     def _another(self) -> bool:
-        """Whether what is stored is not the number itself: dates, and integers that queries cut off."""
+        """Whether the stored value is not the number that queries see: dates, and integers that queries cut off."""
         return self.storage.recast or self.values.dtype == np.uint64
 
     def floats(self, indices: Indices, pool: BufferPool) -> NDArray[np.float64] | None:
-        """Return these rows as floating-point numbers, NaN where one is missing; None if they stand for others."""
+        """Return these rows as floats, NaN where one is missing; None if the stored values stand for something else."""
         if self._another:
             return None
         values = take_into(self.values, indices, pool).astype(np.float64)
@@ -279,12 +279,13 @@ class CodedText:
     def asked(
         self, ask: Asking, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
     ) -> NDArray[Any]:
-        """Return what rows say that say what their text says: every text among them is asked once.
+        """Return the value of each row of a query on this column, evaluating each text among the rows once.
 
-        No other, whose length would show in the time it takes; unless they are part of a scan, which meets `every` text
-        anyway. What is missing is asked, too, if that may be.
+        Texts that are not among the rows are not evaluated, since their lengths would show in the time it takes; unless
+        the rows are part of a scan, which meets `every` text anyway. A missing value is evaluated like a text, if the
+        column can have missing values.
         """
-        codes = self._codes(rows, pool).astype(np.intp)  # what numpy looks up by: others it would convert, slowly
+        codes = self._codes(rows, pool).astype(np.intp)  # numpy's index type: it would convert others, slowly
         drawn = np.full(self._texts_or_none.len(), every)
         if not every:
             drawn[codes] = True
@@ -297,13 +298,13 @@ class CodedText:
     def counted(
         self, ask: Asking, name: str, rows: Indices | slice, pool: BufferPool
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return what every text among these rows says, and how many of them have it."""
+        """Return the value of every text among these rows, and how many rows have it."""
         times = np.bincount(self._codes(rows, pool), minlength=self._texts_or_none.len())
         drawn = times > 0
         return self._asked(ask, name, drawn), times[drawn]
 
     def _codes(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
-        """Return the codes of rows; what is missing has one of its own, the last, if that may be."""
+        """Return the codes of rows; missing values, if the column can have them, get their own code, the last."""
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
         if self.valid is None:
             return codes
@@ -312,19 +313,19 @@ class CodedText:
 
     @cached_property
     def _texts_or_none(self) -> pl.Series:
-        """What codes of rows stand for."""
+        """The texts that the codes of rows stand for; None last, if values can be missing."""
         return self.dictionary if self.valid is None else self.dictionary.extend_constant(None, 1)
 
     @cached_property
     def _in_array(self) -> NDArray[Any] | None:
-        """The same in an array, if they are few, and none is missing."""
+        """The texts in an array, if there are few and no value can be missing."""
         few = self.valid is None and self.dictionary.len() <= FEW_TEXTS
         return np.array(self.dictionary.to_list(), dtype=object) if few else None
 
     def _asked(self, ask: Asking, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
         if ask.of_arrays is not None and self._in_array is not None:
             return ask.of_arrays({name: self._in_array[drawn]})
-        return ask.of_frame(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
+        return ask.of_frame(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` would use threads
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)
@@ -374,7 +375,7 @@ class SeriesText:
 
     @property
     def row_bytes(self) -> float:
-        """Average memory of one taken value: a view, the text itself is shared."""
+        """Average memory of one taken value: only a view, as the text itself is shared."""
         return 17.0
 
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
@@ -387,12 +388,12 @@ class SeriesText:
 
 
 def code_type(texts: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """Return the narrowest type of codes for so many texts: of a byte each, four times as many are in a cache."""
+    """Return the narrowest type of codes for this many texts: a cache holds four times as many of one byte each."""
     return np.min_scalar_type(max(0, texts - 1))
 
 
 def _blank(series: pl.Series, valid: NDArray[np.bool_]) -> pl.Series:
-    return series.zip_with(pl.Series(valid), _missing(series))  # even if all are valid, which would show in time
+    return series.zip_with(pl.Series(valid), _missing(series))  # even if all are valid, else timing tells
 
 
 def _missing(series: pl.Series) -> pl.Series:
@@ -401,5 +402,5 @@ def _missing(series: pl.Series) -> pl.Series:
 
 def take_into(values: NDArray[Any], indices: Indices, pool: BufferPool) -> NDArray[Any]:
     """Return these values in memory from `pool`."""
-    # mode="clip" writes straight into `out`; the default would go through a copy to be able to fail cleanly
+    # mode="clip" writes straight into `out`; the default mode would use a temporary copy, to fail cleanly
     return values.take(indices, out=pool(values.dtype, indices.size), mode="clip")

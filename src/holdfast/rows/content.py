@@ -1,9 +1,9 @@
-"""What a table holds, whatever the order of its rows and columns: sums of a hash of every row.
+"""A hash of a table's content that does not depend on the order of rows and columns: sums of a hash of every row.
 
-    Coder      columns of a chunk as arrays: numbers as they are stored, texts as codes into a dictionary that grows
-    Content    adds up the hashes of rows
+    Coder      columns of a chunk as arrays: numbers as stored, texts as codes into a growing dictionary
+    Content    sums the hashes of rows
 
-The hash is for changes that happen, not for those that somebody computes: it is fast, and not cryptographic.
+The hash detects accidental changes, not crafted ones: it is fast, and not cryptographic.
 """
 
 import threading
@@ -24,16 +24,17 @@ _U64 = np.dtype(np.uint64)
 _pool = BufferPool()
 _MISSING = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
-_ONCE_MORE = 29, 0xD6E8FEB86659FD93  # for the second sum: of something else than the first, not linear in it
-_MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # in a dictionary
+_ONCE_MORE = 29, 0xD6E8FEB86659FD93  # an extra round for the second sum, so that it is not linear in the first
+_MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # limits of a dictionary
 
 
 @dataclass(frozen=True)
 class Part:
     """A column of a chunk.
 
-    `values` are stored numbers or codes, with zeros where a value is missing; or a series of texts, too many to code.
-    `valid` says which values are there, unless all are. `hashes` are those of texts, by code or by row.
+    `values` are stored numbers or codes, with zeros where a value is missing; or a series of texts if there are too
+    many to code. `valid` marks the values that are present; None if all are. `hashes` are those of texts, by code or by
+    row.
     """
 
     values: NDArray[Any] | pl.Series
@@ -42,7 +43,7 @@ class Part:
 
     @property
     def missing(self) -> bool:
-        """Whether a value is: marked, or NaN."""
+        """Whether a value is missing: marked, or NaN."""
         if self.valid is not None:
             return True
         return (
@@ -51,7 +52,7 @@ class Part:
 
 
 class Coder:
-    """Columns of one chunk after another as arrays."""
+    """Turns the columns of one chunk after another into arrays."""
 
     def __init__(self, columns: Mapping[str, Storage]) -> None:
         self.columns = columns
@@ -66,16 +67,16 @@ class Coder:
 
 
 class Texts:
-    """The distinct texts of a column: all that were coded, and whether further ones still are. Any thread may ask."""
+    """The distinct texts of a column: all coded so far, and whether new ones are still coded. Thread-safe."""
 
     def __init__(self) -> None:
         self.all = pl.Series([], dtype=pl.String)
         self.coded = True
         self._lock = threading.Lock()
-        self._known = pl.Enum([]), np.zeros(0, np.uint64)  # as a type, and their hashes
+        self._known = pl.Enum([]), np.zeros(0, np.uint64)  # the texts as a type, and their hashes
 
     def part(self, series: pl.Series) -> Part:
-        """Return texts as codes, or as they are."""
+        """Return texts as codes, or as texts if there are too many."""
         series = series.cast(pl.String)
         valid = validity(series)
         filled = series if valid is None else series.fill_null("")
@@ -85,13 +86,14 @@ class Texts:
             if not codes.null_count():
                 return Part(codes.to_numpy(), valid, hashes)
             with self._lock:
-                new = filled.filter(filled.cast(self._known[0], strict=False).is_null())  # to somebody else, too?
+                # Look again: another thread may have added them.
+                new = filled.filter(filled.cast(self._known[0], strict=False).is_null())
                 if new.len():
                     self.learn(new.unique(maintain_order=True))
         return Part(series, valid, text_hashes(filled))
 
     def learn(self, new: pl.Series) -> None:
-        """Add texts that were not seen before, or give up: there are too many."""
+        """Add texts that were not seen before; stop coding if there are too many."""
         if self.all.len() + new.len() > _MOST_DISTINCT or _bytes(self.all) + _bytes(new) > _MOST_BYTES:
             self.coded = False
             return
@@ -99,7 +101,7 @@ class Texts:
         self._known = pl.Enum(self.all), np.concatenate([self._known[1], text_hashes(new)])
 
     def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
-        """Return all texts in order, and the place of every code among them: whatever order they were met in."""
+        """Return all texts in sorted order, and the place of every code in it, whatever order they were met in."""
         order = self.all.arg_sort()
         ranks = np.empty(order.len(), np.uint32)
         ranks[order.to_numpy()] = np.arange(order.len(), dtype=np.uint32)
@@ -107,7 +109,7 @@ class Texts:
 
 
 class Content:
-    """The number of rows, and two sums."""
+    """The number of rows, and two sums of row hashes."""
 
     def __init__(self, columns: Mapping[str, Storage]) -> None:
         self._columns = columns
@@ -121,19 +123,19 @@ class Content:
         self.include(frame.height, self.sums_of(self._coder.parts(frame), frame.height))
 
     def include(self, rows: int, sums: tuple[int, int]) -> None:
-        """Add what was summed up elsewhere."""
+        """Add sums that were computed elsewhere."""
         self.rows += rows
         self.sums = ((self.sums[0] + sums[0]) % 2**64, (self.sums[1] + sums[1]) % 2**64)
 
     def sums_of(self, parts: list[Part], height: int) -> tuple[int, int]:
-        """Return what a chunk adds to the sums. Any thread may ask."""
+        """Return what a chunk adds to the sums. Thread-safe."""
         _pool.reset()
         total, each = _pool(_U64, height), _pool(_U64, height)
         total[:] = 0
         for part, key in zip(parts, self._keys, strict=True):
             bits = _bits(part, height)
             if part.hashes is None and isinstance(part.values, np.ndarray) and part.values.dtype.itemsize == 8:
-                np.right_shift(bits, np.uint64(32), out=each)  # so that high bits, too, reach all bits of the product
+                np.right_shift(bits, np.uint64(32), out=each)  # so that high bits also affect all bits of the product
                 np.bitwise_xor(each, bits, out=each)
                 np.multiply(each, key, out=each)
             else:
@@ -169,7 +171,7 @@ def text_hashes(texts: pl.Series) -> NDArray[np.uint64]:
 
 
 def _bits(part: Part, height: int) -> NDArray[np.uint64]:
-    """Return 64 bits of every value: the values themselves, if that is what they are."""
+    """Return 64 bits for every value: its own bits if it is a number, its hash if it is a text."""
     values = part.values
     if part.hashes is None and part.valid is None and isinstance(values, np.ndarray) and values.dtype.itemsize == 8:
         return np.ascontiguousarray(values).view(_U64)
@@ -181,7 +183,7 @@ def _bits(part: Part, height: int) -> NDArray[np.uint64]:
             bits[:] = part.hashes
     else:
         assert isinstance(values, np.ndarray)
-        wide = np.float64 if values.dtype.kind == "f" else np.int64  # wraps 64 bits without a sign
+        wide = np.float64 if values.dtype.kind == "f" else np.int64  # unsigned 64-bit values wrap around
         bits.view(wide)[:] = values if values.dtype != np.uint64 else values.view(np.int64)
     if part.valid is not None:
         bits[~part.valid] = _MISSING
@@ -189,7 +191,7 @@ def _bits(part: Part, height: int) -> NDArray[np.uint64]:
 
 
 def _stir(x: NDArray[np.uint64], each: NDArray[np.uint64], shift: int, factor: int) -> None:
-    """Mix bits in place: high ones into low ones, and back by multiplying. One of the rounds of `mix`."""
+    """Mix bits in place: high into low by a shift, low into high by multiplying. One round of `mix`."""
     np.right_shift(x, np.uint64(shift), out=each)
     np.bitwise_xor(x, each, out=x)
     np.multiply(x, np.uint64(factor), out=x)
@@ -200,5 +202,5 @@ def _bytes(texts: pl.Series) -> int:
 
 
 def _key(text: str) -> np.uint64:
-    """Return an odd number, by which multiplying loses nothing."""
+    """Return an odd number: multiplying by it modulo 2^64 is invertible."""
     return np.uint64(int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") | 1)

@@ -1,4 +1,4 @@
-"""One hash for the content of a table, the same wherever the table lives and however it is cut into batches.
+"""One hash for the content of a table, the same wherever the table is stored and however it is cut into batches.
 
 column     hash of the values end to end (missing ones as zeros; texts as UTF-8, then their lengths), block by block,
            and SHA-256 of the positions of the missing values
@@ -45,13 +45,13 @@ class ColumnDigest:
             self.numbers(*physical(series, self.storage))
 
     def mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
-        """Add which values are there, of so many; the values themselves are hashed by the caller."""
+        """Add which of the next `count` values are missing; the caller hashes the values themselves."""
         if valid is not None:
             self._missing.update((np.flatnonzero(~valid) + self.rows).astype(np.int64).tobytes())
         self.rows += count
 
     def line(self) -> str:
-        """Return what the table's hash takes from this column."""
+        """Return this column's line in the table's hash."""
         digests = " ".join(each.hexdigest() for each in (self.values, self._lengths, self._missing))
         return f"{len(self.name.encode())} {self.name} {self.storage.label} {digests}"
 
@@ -63,7 +63,7 @@ def fingerprint_of(columns: Sequence[ColumnDigest]) -> str:
 
 
 def fingerprint_of_files(files: Mapping[str, FileEntry]) -> str:
-    """Return a hash of files by those of their blocks."""
+    """Return a hash of files, computed from the hashes of their blocks."""
     lines = [f"{name} {entry.size} {' '.join(entry.blocks)}" for name, entry in sorted(files.items())]
     return hashlib.sha256("\n".join(["holdfast cards 2", *lines]).encode()).hexdigest()
 
@@ -74,7 +74,7 @@ def validity(series: pl.Series) -> NDArray[np.bool_] | None:
 
 
 def physical(series: pl.Series, storage: Storage) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
-    """Return a series as stored numbers (missing ones as zero) and which of them are valid (None: all)."""
+    """Return a series as stored numbers (missing ones as zero), and which are valid (None if all are)."""
     series = series.alias("")  # Polars reads a name such as "^$" as a pattern
     valid = validity(series)
     if storage.recast:

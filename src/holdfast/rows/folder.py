@@ -1,7 +1,8 @@
 """A folder with one array file per column, mapped into memory: opening it is cheap, however many rows.
 
-`manifest.json` says what the folder holds and which file it was made from. It is written last, so it vouches for
-everything else; it ends with a hash of itself. `pack_files` keeps what fits made of the columns beside them.
+`manifest.json` describes the folder's files and the file that it was made from. It is written last, so its presence
+means that everything else is complete; it ends with a hash of itself. `pack_files` stores what fits computed from the
+columns beside them.
 """
 
 import json
@@ -33,32 +34,32 @@ from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
-FAULTS = (PolarsError, PanicException, IndexError)  # what no evaluation raises on rows that are as they were written
+FAULTS = (PolarsError, PanicException, IndexError)  # no evaluation raises these on undamaged rows
 _FORMAT = "holdfast column folder"
 VERSION = 7
 
 
 def file_name(position: int, what: str) -> str:
-    """Name a column's file by position: column names may hold anything."""
+    """Name a column's file by position, since column names may contain anything."""
     return f"{position:05d}.{what}.npy"
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """What a folder that holds the cards of a deck knows of the table they were dealt from.
+    """What a folder of a deck's cards records about the table they were dealt from.
 
     Parameters
     ----------
     rows, fingerprint
-        How many rows the table has, and the hash of its content; also of which of them are kept for checks.
+        How many rows the table has, and the hash of its content and of which rows are kept for checks.
     first
         How many cards were dealt before these.
     slice
         Which of several decks from one deal this is, for example "1 of 4".
     deal
-        What names the deal.
+        The name of the deal.
     kept
-        How many rows, or units, are kept for checks: the cards are of the others.
+        How many rows, or units, are kept for checks: the cards are copies of the others.
     """
 
     rows: int
@@ -77,10 +78,10 @@ class ColumnEntry:
     type: str  # a label of holdfast.rows.columns.Storage
     nullable: bool  # unless declared complete, or ruled out by the header of the file
     layout: str  # numbers, coded, packed
-    missing: bool  # whether a value is: for speed, and to refuse a false declaration; never shown
+    missing: bool  # whether any value is missing: for speed, and to refuse a false declaration; never shown
     marked: bool  # whether there is a file of validity marks
-    bytes: int = 0  # of packed texts
-    distinct: int = 0  # texts in the dictionary
+    bytes: int = 0  # size of packed texts
+    distinct: int = 0  # number of texts in the dictionary
 
     @property
     def column(self) -> Column:
@@ -97,13 +98,13 @@ class Manifest:
     source: Origin
     columns: tuple[ColumnEntry, ...]
     files: dict[str, FileEntry]
-    unit: str | None = None  # the column that names units, if rows lie by unit
+    unit: str | None = None  # the column that names units, if rows are grouped by unit
     units: int = 0
     dealt: Dealt | None = None  # if the rows are cards
 
     @property
     def drawn(self) -> int:
-        """How many there are of what is drawn: rows, or units."""
+        """The number of rows, or of units if units are drawn."""
         return self.rows if self.unit is None else self.units
 
     def declared(self, complete: Collection[str]) -> "Manifest":
@@ -114,7 +115,7 @@ class Manifest:
         return replace(self, columns=tuple(replace(entry, nullable=column.nullable) for entry, column in pairs))
 
     def write(self, folder: Path) -> None:
-        """Write and make durable; whoever reads meanwhile sees the old one or the new one."""
+        """Write durably and atomically: a concurrent reader sees the old manifest or the new one."""
         content: dict[str, Any] = {"format": _FORMAT, "version": VERSION} | asdict(self)
         write_whole(folder / MANIFEST, json.dumps(content | {"hash": _hash(content)}, indent=1))
 
@@ -134,7 +135,7 @@ class Manifest:
         if content.get("version") != VERSION:
             raise RowSourceError(
                 f"{folder} was written by another version of holdfast; delete it and open the original file again,"
-                " which writes it anew."
+                " which writes a new one."
             )
         if content.pop("hash", None) != _hash(content):
             raise _damaged(folder)
@@ -186,7 +187,7 @@ class FolderRows(LocalRows):
 
     @property
     def _hashes_content(self) -> bool:
-        """Whether the fingerprint is of the rows as they lie; of units they came in another order."""
+        """Whether the fingerprint is that of the rows as stored; with units, they originally came in another order."""
         return self.schema.unit is None
 
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
@@ -201,10 +202,10 @@ class FolderRows(LocalRows):
         small = sum(entry.size for entry in manifest.files.values()) <= AT_ONCE
         check.now(None if small else [file for file in manifest.files if _read_at_once(file)])
         if manifest != found:
-            with suppress(OSError):  # in a folder that cannot be written, a declaration is for this time
+            with suppress(OSError):  # in a read-only folder, a declaration holds for this session only
                 manifest.write(folder)
         self._spare_memory = spare_memory()
-        self._mapped: dict[str | None, list[MappedArray]] = {}  # by column; None: where units begin
+        self._mapped: dict[str | None, list[MappedArray]] = {}  # by column; key None for the starts of units
         self._unpopulated: dict[str | None, list[MappedArray]] = {}
         self._requested: dict[str, list[MappedArray]] = {}
         self._packed: list[MappedArray] = []
@@ -241,7 +242,7 @@ class FolderRows(LocalRows):
             raise
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Return what selected rows say, in order. Secret."""
+        """Return the values of selected rows, in order. Secret."""
         try:
             return super().sample(query, selection, rng)
         except FAULTS:
@@ -268,11 +269,11 @@ class FolderRows(LocalRows):
         self._check.require_sound()
 
     def close(self) -> None:
-        """End the check in the background."""
+        """Stop the background check."""
         self._check.stop()
 
     def _explain(self, columns: Sequence[str]) -> None:
-        """Look for damage when something has failed that cannot fail on the rows that were written."""
+        """Look for damage after an error that undamaged rows cannot cause."""
         self._check.now([mapped.name for name in columns for mapped in self._mapped[name]])
 
     def _require_whole(self, columns: Sequence[str]) -> None:
@@ -285,7 +286,7 @@ class FolderRows(LocalRows):
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
         new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
-        if new:  # the first to draw from a column has it mapped, and checked before others
+        if new:  # the first draw from a column maps its pages, and has it checked before others
             self._check.hurry([mapped.name for mapped in new])
             self._spare_memory = populate_in_background(new, self._spare_memory)
         if isinstance(rows, slice):
@@ -341,7 +342,7 @@ class FolderRows(LocalRows):
 
 
 def _read_at_once(file: str) -> bool:
-    """Whether opening reads the whole file: dictionaries are kept as texts."""
+    """Whether opening reads the whole file: dictionaries are kept in memory as texts."""
     return ".dictionary." in file
 
 

@@ -1,7 +1,7 @@
-"""A hand: the cards of one question, drawn with replacement as they lie, or distinct rows by first appearance.
+"""A hand: the cards of one question, used in order as draws with replacement, or for distinct rows by first appearance.
 
-Which cards of a deck a question has follows from its place in the ledger, by the plan: those from the charge on that
-was taken before it, or so many for every noisy mean.
+A question's place in the ledger decides which cards of a deck it gets: the charge taken before it is the number of its
+first card or, for noisy means, a fixed number of cards for each mean before it.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from holdfast.rows.deck import Cards, Deck
 
 COINS = "coins"  # the mechanism that draws with replacement
-DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of rows, drawn once or more often
+DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of distinct rows, or of rows that may repeat
 _NEVER = log(1e22)
 
 
 def cards_for_distinct(count: int, rows: int) -> int:
     """Return how many cards have `count` distinct rows among them, except once in 10^22 times.
 
-    As long as there are fewer, a card repeats a row with probability q = (count - 1)/rows at most; so the repeats among
-    m cards are no more than a binomial number with mean mq, which exceeds mq + t with probability
-    exp(-t^2 / (2mq + 2t/3)) at most (Bernstein).
+    While fewer distinct rows have come up, a card repeats one with probability at most q = (count - 1)/rows; so the
+    number of repeats among m cards is at most a binomial variable with mean mq, which exceeds mq + t with probability
+    at most exp(-t^2 / (2mq + 2t/3)) (Bernstein).
 
     >>> cards_for_distinct(1, 10), cards_for_distinct(1_000, 1_000_000)
     (35, 1038)
@@ -51,10 +51,10 @@ def cards_for_distinct(count: int, rows: int) -> int:
 
 
 def cards_taken(plan: Plan, taken: Taken) -> int:
-    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean.
+    """Return how many cards belong to what was taken from a budget: one per coin, or a fixed number per noisy mean.
 
-    Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
-    whatever its number of steps.
+    Noisy means are counted by the charge, which is the same for each of them. Statements would be too few: a fit makes
+    two, whatever its number of steps.
     """
     return taken.charge % plan.terms.account // _charge_of_mean(plan) * _cards_of_mean(plan)
 
@@ -65,7 +65,7 @@ def _charge_of_mean(plan: Plan) -> int:
 
 
 def _cards_of_mean(plan: Plan) -> int:
-    """Return how many cards one coin, or one noisy mean, has."""
+    """Return how many cards one coin, or one noisy mean, uses."""
     terms = plan.terms
     if terms.mechanism == DISTINCT:
         return cards_for_distinct(terms.rows_per_query, terms.rows)
@@ -73,7 +73,7 @@ def _cards_of_mean(plan: Plan) -> int:
 
 
 def require_dealt_for(deck: "Deck", mechanism: str) -> None:
-    """Refuse what the cards of a deck cannot be drawn for."""
+    """Refuse a mechanism that the cards of a deck cannot serve."""
     if mechanism == DISTINCT and not deck.numbered:
         raise InvalidArgument(
             f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {deck.name} do not say which row they are."
@@ -82,13 +82,13 @@ def require_dealt_for(deck: "Deck", mechanism: str) -> None:
         )
     if mechanism not in (COINS, DISTINCT, REPEATED):
         raise InvalidArgument(
-            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {mechanism!r}.",
+            f"mechanism must be {COINS!r} for a deck, which holds draws, not the table; got {mechanism!r}.",
             name="mechanism",
         )
 
 
 class CardDraws:
-    """The draws of questions to a deck: each takes the cards that are its own by its place."""
+    """The draws of questions to a deck: each question uses the cards that its place in the ledger gives it."""
 
     dealt = True
 
@@ -98,30 +98,30 @@ class CardDraws:
         self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)
 
     def join(self) -> None:
-        """Refuse a deck that was used further than the ledger has come, or by another ledger."""
+        """Refuse a deck whose cards were used beyond what this ledger has taken, or by another ledger."""
         self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
 
     @property
     def reach(self) -> tuple[int, int, int]:
-        """The other way round than `cards_taken`."""
+        """The inverse of `cards_taken`."""
         return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP, self._account
 
     def expect(self, costs: Sequence[Taken]) -> None:
-        """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
+        """Refuse damaged cards and those of another ledger; open the next cards if these questions need them."""
         self._deck.require_sound()
         if self._deck.reaches(self._cards(self._ledger.taken, *costs)):  # else the ledger refuses, and nothing is used
             self._deck.claim(self._ledger.first)
 
     def refuse(self, costs: Sequence[Taken]) -> None:
-        """Say it in cards, if too few are left."""
+        """Refuse with the number of cards, if too few are left."""
         self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
 
     def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
-        """A hand of its own for every question; those that check are the same for all."""
+        """Return a new hand for the question, and the rows that check guesses, which all questions share."""
         return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), self._deck.kept
 
     def _cards(self, *taken: Taken) -> int:
-        """As `cards_taken`, for all of these together."""
+        """Like `cards_taken`, for all of these together."""
         means = 0
         for one in taken:
             means += one.charge % self._account // self._charge_each
@@ -129,29 +129,29 @@ class CardDraws:
 
 
 class Hand:
-    """The cards of one question: a row source whose every draw takes the next ones."""
+    """The cards of one question: a row source that uses the next cards for every draw."""
 
     def __init__(self, deck: "Deck", numbers: range) -> None:
         self._deck, self._left = deck, numbers
 
     @property
     def name(self) -> str:
-        """That of the deck."""
+        """The deck's name."""
         return self._deck.name
 
     @property
     def schema(self) -> Schema:
-        """That of the deck."""
+        """The deck's schema."""
         return self._deck.schema
 
     @property
     def fingerprint(self) -> str:
-        """That of the table."""
+        """The table's fingerprint."""
         return self._deck.fingerprint
 
     @property
     def location(self) -> Path | None:
-        """That of the deck."""
+        """The deck's location."""
         return self._deck.location
 
     def __len__(self) -> int:
@@ -170,7 +170,7 @@ class Hand:
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Take the next cards and return what they say. Secret. All rows, or rows in order, are not to be had."""
+        """Take the next cards and return their values. Secret. A deck cannot give all rows, or rows in order."""
         if isinstance(selection, WithoutReplacement):
             parts: list[NDArray[Any]] = [
                 self._distinct(query, selection.count, part, rng) for part in range(query.parts)
@@ -184,7 +184,7 @@ class Hand:
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
     def _distinct(self, query: Query, count: int, part: int, rng: Generator) -> Values:
-        """Return what `count` distinct rows say to a part: those on the next cards, in order of first appearance."""
+        """Return the values of `count` distinct rows for a part: those on the next cards, by first appearance."""
         pieces = self._next(cards_for_distinct(count, len(self)))
         which = np.concatenate([cards.which(rows) for cards, rows in pieces])
         first = first_appearances(which)[:count]
@@ -206,7 +206,7 @@ class Hand:
         self._deck.verify()
 
     def _take(self, query: Query, count: int) -> list[tuple["Cards", slice, int]]:
-        """Return cards in blocks, with the number of the first among the draws; they are used, whatever comes of it."""
+        """Return cards in blocks, each with the draw number of its first card; they are used up, even on an error."""
         blocks, first = [], 0
         for cards, rows in self._next(count):
             size = cards.block(query)
@@ -217,7 +217,7 @@ class Hand:
         return blocks
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
-        """Return the next cards; a kind of question that draws more than it said gets nothing."""
+        """Return the next cards; refuse a question that draws more than it reserved."""
         more = count - len(self._left)
         if more > 0:
             raise InvalidArgument(f"A question draws {more:,} cards more than were reserved for it.", name="draws")

@@ -1,7 +1,7 @@
-"""Which columns the header of a file rules out missing values for.
+"""Which columns cannot have missing values, according to the header of a file.
 
-Polars reads names and types but not this, so the few bytes that say it are read here: the schema in the footer of a
-Parquet file (Thrift, compact), and in the first message of an Arrow file (FlatBuffers). Most writers rule out nothing.
+Polars reads names and types but not this, so the bytes that tell are parsed here: the schema in the footer of a Parquet
+file (Thrift, compact), and in the first message of an Arrow file (FlatBuffers). Most writers rule out nothing.
 """
 
 import struct
@@ -13,7 +13,7 @@ _CONTINUATION = 0xFFFFFFFF
 
 
 def required_columns(path: Path, format_name: str) -> frozenset[str]:
-    """Return the columns whose values the file's own header calls required; none where it cannot be read."""
+    """Return the columns that the file's own header declares required; none if it cannot be parsed."""
     read: dict[str, Callable[[BinaryIO], set[str]]] = {"Parquet": _in_parquet, "Arrow": _in_arrow}
     if format_name not in read:
         return frozenset()
@@ -21,7 +21,7 @@ def required_columns(path: Path, format_name: str) -> frozenset[str]:
         with path.open("rb") as file:
             return frozenset(read[format_name](file))
     except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError, struct.error):
-        return frozenset()  # damaged or of another age: the reader of the values finds out
+        return frozenset()  # damaged, or another format version: the reader of the values reports it
 
 
 def _in_parquet(file: BinaryIO) -> set[str]:
@@ -31,13 +31,13 @@ def _in_parquet(file: BinaryIO) -> set[str]:
         raise ValueError
     file.seek(-8 - length, 2)
     root, *columns = _Thrift(file.read(length)).struct(until=2)[2]
-    if root[5] != len(columns):  # columns in columns, which are refused elsewhere
+    if root[5] != len(columns):  # nested columns, which are refused elsewhere
         return set()
     return {column[4].decode() for column in columns if column[3] == 0}
 
 
 class _Thrift:
-    """As much of Thrift's compact protocol as the schema of a Parquet file takes: values by number of field."""
+    """As much of Thrift's compact protocol as a Parquet schema needs: values by field number."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -100,7 +100,7 @@ def _in_arrow(file: BinaryIO) -> set[str]:
     length = struct.unpack("<I", file.read(4))[0] if marker == _CONTINUATION else marker
     data = file.read(length)
     (root,) = struct.unpack_from("<I", data)
-    fields = _follow(data, _slot(data, _follow(data, _slot(data, root, 2)), 1))  # of the message's schema
+    fields = _follow(data, _slot(data, _follow(data, _slot(data, root, 2)), 1))  # the fields of the message's schema
     (count,) = struct.unpack_from("<I", data, fields)
     required = set()
     for place in range(count):
@@ -114,7 +114,7 @@ def _in_arrow(file: BinaryIO) -> set[str]:
 
 
 def _slot(data: bytes, table: int, number: int) -> int:
-    """Return where a table of FlatBuffers keeps a field; 0 if it leaves it out."""
+    """Return the offset of a field in a FlatBuffers table; 0 if the table omits it."""
     directory = table - struct.unpack_from("<i", data, table)[0]
     (size,) = struct.unpack_from("<H", data, directory)
     place = 4 + 2 * number

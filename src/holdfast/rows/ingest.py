@@ -1,12 +1,12 @@
 """Turn a table into a column folder, once.
 
     scan       the table batch by batch (`scans`)
-    write      batch after batch into a partial folder (`partial`); hash on the way; note how far it has come
-    vouch      the manifest last; everything durable; then the folder gets its name
+    write      batch after batch into a partial folder (`partial`); hash on the way; note the progress
+    vouch      write the manifest last; make everything durable; then give the folder its name
 
-Whoever is interrupted or killed leaves what was written, and the next one who comes goes on after it, if the table is
-still in the same state: what is there is compared with its hashes, and read no second time from the source. Streams,
-queries of a database and rows that are put together by unit begin again.
+A process that is interrupted or killed leaves what it has written, and the next one resumes there if the table is still
+in the same state: the files are compared with their hashes, and their rows are not read again from the source. Streams,
+database queries and rows grouped by unit start over.
 """
 
 import json
@@ -32,7 +32,7 @@ from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.supply import lengths_of
 from holdfast.rows.units import Grouping
 
-# Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
+# Distinct texts that a dictionary may hold. During ingestion all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
 _OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"(\.new)?")
@@ -49,19 +49,19 @@ def ingest(
 ) -> FolderRows:
     """Return the rows of a table from its column folder, written first if it is missing or out of date.
 
-    A folder is up to date if the table is in the state that it was read in: for files, their names, sizes and times of
-    change; and if its rows lie by the unit that is declared, if one is. A file edited in place within one tick of the
-    clock, to the same size, goes unnoticed. A stream has no state, and is never read into a folder that is there.
+    A folder is up to date if the table is in the same state as when it was read (for files: names, sizes and times of
+    change), and if its rows are grouped by the declared unit, if there is one. A file edited in place within one tick
+    of the clock, to the same size, goes unnoticed. A stream has no state, and is never read into an existing folder.
     """
     unit = unit or _remembered_unit(folder)
     rows = _up_to_date(folder, scan, name, complete, unit)
     if rows is not None:
-        shutil.rmtree(outdated_beside(folder), ignore_errors=True)  # of somebody who died just after renaming
+        shutil.rmtree(outdated_beside(folder), ignore_errors=True)  # left by a process that died just after renaming
         return rows
     refuse_foreign(folder)
     try:
         with locked_partial(folder, kept=unit is None and bool(scan.origin().state)) as partial:
-            rows = _up_to_date(folder, scan, name, complete, unit)  # by whoever held the lock before
+            rows = _up_to_date(folder, scan, name, complete, unit)  # another process may just have written it
             if rows is None:
                 origin = scan.origin()
                 if not origin.state and folder.exists():
@@ -77,7 +77,7 @@ def ingest(
         raise
     except OSError as problem:
         raise RowSourceError(
-            f"Cannot write {folder}: {problem.strerror}. Say where else with folder=...", path=str(folder)
+            f"Cannot write {folder}: {problem.strerror}. Choose another place with folder=...", path=str(folder)
         ) from None
 
 
@@ -90,15 +90,15 @@ def _up_to_date(
         if unit in (None, manifest.unit) and scan.agrees(manifest.source, types):
             return FolderRows(folder, name=name, complete=complete)
     except RowSourceError:
-        return None  # missing or damaged: written anew
+        return None  # missing or damaged: it will be written again
     return None
 
 
 def _remembered_unit(folder: Path) -> str | None:
     """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide.
 
-    So it is read from folders that are damaged or of another version, too, as long as they say one; and from one that
-    was moved away by somebody who was killed before the new one took its name.
+    So it is also read from folders that are damaged or of another version, as long as they name one; and from a folder
+    that was moved aside by a process killed before the new folder took its name.
     """
     for place in (folder, outdated_beside(folder)):
         try:
@@ -110,7 +110,7 @@ def _remembered_unit(folder: Path) -> str | None:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Never replace a folder that somebody else filled."""
+    """Refuse to replace a folder that holdfast did not write."""
     if folder.exists() and not (folder.is_dir() and all(_OURS.fullmatch(e.name) for e in folder.iterdir())):
         raise RowSourceError(f"{folder} exists and is not a holdfast folder; move it away or give folder=...")
 
@@ -134,14 +134,14 @@ def _write(
 
 
 def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list[ColumnFiles]:
-    """Write columns, or go on with those that were begun."""
+    """Write columns, or resume those of an interrupted process."""
     note = Note(partial, scan, moment, ["columns", VERSION])
     columns, done, message = _begun(scan, partial, note), 0, scan.note
     if columns:
         done = columns[0].digest.rows
     else:
         if any(partial.iterdir()):
-            message = f"What was begun before could not be gone on with: all rows were read anew. {message}".strip()
+            message = f"Earlier work could not be resumed: all rows were read again. {message}".strip()
         clear(partial)
         columns = _columns(scan.columns, partial)
     with (
@@ -159,7 +159,7 @@ def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list
 
 
 def _begun(scan: Scan, partial: Path, note: Note) -> list[ColumnFiles]:
-    """Return columns that somebody else began, open behind what was noted; none if they are not all there."""
+    """Return the columns of an interrupted process, positioned after the noted progress; none if any is incomplete."""
     states = note.read()
     if states is None:
         return []
@@ -177,7 +177,7 @@ def _begun(scan: Scan, partial: Path, note: Note) -> list[ColumnFiles]:
 def _fill_by_unit(
     scan: Scan, partial: Path, progress: bool | None, unit: str, name: str
 ) -> tuple[list[ColumnFiles], "Together"]:
-    """Write columns whose rows lie by unit, and where units begin."""
+    """Write columns with rows grouped by unit, and where units begin."""
     clear(partial)
     grouping = Grouping(unit, partial, scan.columns, name)
     columns = _columns(scan.columns, partial, hashed=False)
@@ -202,7 +202,7 @@ def write_rows(
     complete: Collection[str],
     unit: str | None,
 ) -> None:
-    """Write some rows of a table as a folder, all but its name; of units, no batch ends within one."""
+    """Write some rows of a table as a folder, except for its final name; no batch may end within a unit."""
     columns = _columns(scan.columns, partial)
     starts = None if unit is None else UnitFile(partial, len(columns))
     with _closing(columns if starts is None else [*columns, starts]):
@@ -217,7 +217,7 @@ def write_rows(
 
 
 class Together(NamedTuple):
-    """Rows that lie by unit: which column names units, where these begin, and the rows in the order they came in."""
+    """Rows grouped by unit: the column that names units, where units begin, and the digests in the original order."""
 
     unit: str
     starts: UnitFile
@@ -255,9 +255,9 @@ def vouch(
 def _columns(
     storages: Mapping[str, Storage], partial: Path, *, over: bool = False, hashed: bool = True
 ) -> list[ColumnFiles]:
-    """Open the files of columns, `over` those that are there.
+    """Open the files of columns; with `over`, overwrite existing ones in place.
 
-    `hashed`: whether texts in this order are what the fingerprint is about.
+    `hashed` says whether the fingerprint is of the texts in this order.
     """
     texts = sum(storage is TEXT for storage in storages.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
@@ -276,7 +276,7 @@ def _append(columns: Iterable[ColumnFiles], batch: pl.DataFrame) -> None:
 
 @contextmanager
 def _closing(columns: Collection[ColumnFiles | UnitFile]) -> Iterator[None]:
-    """Make columns durable at the end, and let go of their files in any case."""
+    """Make columns durable at the end, and close their files in any case."""
     try:
         yield
         for column in columns:
@@ -290,20 +290,20 @@ def _closing(columns: Collection[ColumnFiles | UnitFile]) -> Iterator[None]:
 def reported(
     what: str, unit: str, total: Callable[[], int | None], progress: bool | None, note: str = "", kept: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show progress if asked to, or on a terminal if not told otherwise; yields what is to be told of every step.
+    """Show progress if requested, or by default on a terminal; yields the function to call after every step.
 
     Parameters
     ----------
     what, unit
         What is going on, and what is counted.
     total
-        How many there will be, if somebody can say.
+        How many there will be, if that is known.
     progress
-        Whether to show a bar; None: only on a terminal.
+        Whether to show a bar; None means only on a terminal.
     note
         A line to print afterwards.
     kept
-        Whether somebody who interrupts it can go on later: then this is said.
+        Whether interrupted work can be resumed; then an interrupt prints a line that says so.
     """
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda rows: None
@@ -328,7 +328,7 @@ def reported(
     except KeyboardInterrupt:
         if kept:
             console.print(
-                "What was done so far is kept: the same call goes on from there, if the table is still the same.",
+                "What was done so far is kept: the same call resumes there, if the table is still the same.",
                 markup=False,
             )
         raise

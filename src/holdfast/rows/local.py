@@ -28,12 +28,12 @@ from holdfast.rows.randomize import accepted, tallied, tallied_parts
 from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema, Type
 
-_BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
-_SCAN = 8  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
-_BLOCK_BYTES = 256 << 20  # fewer if values are long
-_LINES_BYTES = 2 << 20  # of packed lines: more fits no cache; of less, numpy takes longer to begin than to end
+_BLOCK = 1 << 17  # rows evaluated at once: enough to make the overhead negligible, few enough to stay in cache
+_SCAN = 8  # blocks of consecutive rows folded at once, since nothing has to be gathered
+_BLOCK_BYTES = 256 << 20  # a block has fewer rows if values are long
+_LINES_BYTES = 2 << 20  # packed lines at once: more exceeds the cache; with less, numpy's overhead dominates
 _PIECE = 1 << 18  # rows hashed at once
-_MANY = 1 << 16  # consecutive rows, for which it pays to hand them over to Polars; a question to a deck has fewer
+_MANY = 1 << 16  # from this many consecutive rows on, Polars is faster; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
 
 _pool = BufferPool()
@@ -57,7 +57,7 @@ class LocalRows:
         self._name = name
         self._rows = rows
         self._units = units
-        self._count = rows if units is None else len(units)  # of what is drawn
+        self._count = rows if units is None else len(units)  # how many rows, or units, there are to draw from
         self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
         self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
@@ -67,11 +67,11 @@ class LocalRows:
         self._location = location
         self._packs = Packs(rows, self._compute_lines, packs)
         self._ids: dict[str, pl.Series] = {}
-        self._blocks: dict[tuple[str, ...], int] = {}  # how many rows are evaluated at once, by the columns they are of
+        self._blocks: dict[tuple[str, ...], int] = {}  # rows evaluated at once, by the columns read
 
     @property
     def name(self) -> str:
-        """What the dataset is called."""
+        """The name of the dataset."""
         return self._name
 
     @property
@@ -111,11 +111,11 @@ class LocalRows:
     def _tallied(
         self, query: Query, chosen: Indices | slice, first: int, draws: int, mass: float, rng: Generator
     ) -> NDArray[np.int64]:
-        """Count the outcomes of what is chosen, draws number `first` and following, randomized."""
+        """Count the randomized outcomes of the chosen rows or units, which are draws `first`, `first` + 1, ..."""
         checkpoint()
         _pool.reset()
         outcomes, parts = query.statistic.outcomes, query.parts
-        # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
+        # Evaluate within this call, so that no reference remains: the next block reuses the memory.
         if parts == 1:
             if isinstance(query, Composed) and self._units is None:
                 texts = self._speaking_texts(query, chosen)
@@ -130,22 +130,22 @@ class LocalRows:
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
+        """Return the values of selected rows, in order; with several parts, each has its own selection. Secret."""
         blocks = []
         for chosen, first, count in self._selected(query, selection, rng):
             blocks.append(self._values(query, chosen, first, count, rng))
-        # A copy, even of one block, which may lie in the pool or in the column itself.
+        # A copy even of a single block, whose memory may belong to the pool or to the column itself.
         joined: NDArray[Any] = np.concatenate(blocks)
         return joined if query.parts == 1 else joined.reshape(query.parts, -1, *joined.shape[1:])
 
     @silence
     def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
-        """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
+        """Return the totals of all rows: like `sample` of all rows, but without a list of their values. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
         self._about_to_read(slice(0, self._rows), query.columns)
         total = np.zeros(())
-        # One block after another: on several threads the blocks wait for the same memory and for the interpreter.
+        # On one thread: several would compete for memory bandwidth and for the interpreter lock.
         for rows in _slices(self._rows, _SCAN * self.block(query)):
             checkpoint()
             self._about_to_read(rows, query.columns)
@@ -153,7 +153,7 @@ class LocalRows:
         return total
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
-        """Return what is chosen says: number `first` and following of `count` in every part."""
+        """Return the values of the chosen rows or units: draws `first`, `first` + 1, ..., with `count` in each part."""
         checkpoint()
         _pool.reset()
         if query.parts == 1:
@@ -164,7 +164,7 @@ class LocalRows:
     def frame(self, chosen: Indices) -> pl.DataFrame:
         """Return these rows, or all rows of these units, and all columns.
 
-        Secret: only for who splits a table before anything is asked of it.
+        Secret: only for splitting a table before its first question.
         """
         _pool.reset()
         rows = chosen
@@ -174,14 +174,14 @@ class LocalRows:
         return self._frame(rows, tuple(self._stored)).clone()
 
     def ids(self, column: str) -> pl.Series:
-        """Return the column that names the rows of a board, in order. Public: whoever submits to it has them."""
+        """Return the column that names the rows of a board, in order. Public: submitters have these ids."""
         if column not in self._ids:
             self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
         return self._ids[column]
 
     @property
     def unit_starts(self) -> Indices | None:
-        """Where the rows of each unit begin, and where the last one's end; None if there are no units."""
+        """Where the rows of each unit begin, then where the last unit's end; None if there are no units."""
         return None if self._units is None else self._units.starts
 
     def verify(self) -> None:
@@ -190,10 +190,10 @@ class LocalRows:
             raise RowSourceError(f"{self._name} has changed: its content does not match its fingerprint.")
 
     def require_sound(self) -> None:
-        """Refuse if the data are known to be damaged: before anything is charged."""
+        """Refuse, before anything is charged, if the data are known to be damaged."""
 
     def close(self) -> None:
-        """Stop whatever goes on in the background."""
+        """Stop any background work."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_hashing"}
@@ -216,7 +216,7 @@ class LocalRows:
         return "\n".join(lines)
 
     def texts(self, name: str) -> list[str] | None:
-        """Return all texts of a column, in order, for an admin who publishes them; None if there are too many."""
+        """Return all texts of a column, sorted, for an admin who publishes them; None if there are too many."""
         stored = self._column(name)
         if isinstance(stored, PackedText):
             return None
@@ -229,7 +229,7 @@ class LocalRows:
         return self._stored[name]
 
     def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
-        """Return what is chosen, rows or units, says to a query of one part."""
+        """Return the values of chosen rows or units for a query of one part."""
         if self._units is None:
             values = self._evaluate(query, chosen, first)
         else:
@@ -248,18 +248,18 @@ class LocalRows:
         return values
 
     def _scored(self, query: Submission, units: Units, chosen: Indices | slice) -> Values:
-        """Return what units, one after another, say together to a submission, which has something for every row."""
-        assert isinstance(chosen, slice)  # all of them are scored, in order
+        """Return the scores of consecutive units for a submission, which has a prediction for every row."""
+        assert isinstance(chosen, slice)  # all units are scored, in order
         starts = units.starts[chosen.start : chosen.stop + 1]
         first, last = int(starts[0]), int(starts[-1])
         return query.of_units(self._evaluate(query, slice(first, last), first), starts)
 
     def _speaking(self, chosen: Indices | slice, rng: Generator) -> Indices | slice:
-        """Return the rows that speak for what is chosen: a random one of each unit, if there are units."""
+        """Return the chosen rows; if there are units, a random row of each chosen unit."""
         return chosen if self._units is None else self._units.one_row(_indices(chosen), rng, None)[0]
 
     def _fold(self, query: WholeUnit, units: Units, chosen: Indices) -> Values:
-        """Read all rows of these units, in blocks that fit in memory; a unit once, if most are chosen several times."""
+        """Read all rows of these units, in blocks that fit in memory; if there are repeats for sure, each unit once."""
         places = None
         if chosen.size > len(units):
             chosen, places = np.unique(chosen, return_inverse=True)
@@ -282,7 +282,7 @@ class LocalRows:
         return values if places is None else values[places]
 
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
-        """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
+        """Evaluate a query of one part on these rows, which are its draws `first`, `first` + 1, ..."""
         if isinstance(query, Composed):
             self._about_to_read(rows, query.columns)
             texts = self._speaking_texts(query, rows)
@@ -297,8 +297,8 @@ class LocalRows:
     def _row_values(
         self, functions: Sequence[Function], rows: Indices | slice, *, scan: bool = False
     ) -> list[RowValues]:
-        """Return what functions say of these rows, each in the way that is fastest for it; of a `scan`, all rows."""
-        arrays: dict[str, NDArray[Any]] = {}  # a column that several functions read is read once
+        """Return each function's values on these rows, in the fastest way for it; `scan` if all rows are read."""
+        arrays: dict[str, NDArray[Any]] = {}  # so that a column that several functions read is read once
         found: list[Any] = []
         left: list[int] = []
         for place, function in enumerate(functions):
@@ -326,22 +326,22 @@ class LocalRows:
         return found
 
     def _numbers_of(self, function: Function, rows: Indices | slice) -> NDArray[np.float64] | None:
-        """Return the numbers of a column that is asked as it is, drawn row by row, NaN where one is missing."""
-        # Of what is evaluated on columns at once, a column alone is a number; all else is true or false.
+        """Return the numbers of drawn rows, NaN where one is missing, if the function is just a column; else None."""
+        # Among functions evaluated on whole columns, only a plain column is a number; all others are true or false.
         if isinstance(rows, slice) or not isinstance(function, Expression) or not function.type.is_number:
             return None
         stored = self._stored[function.columns[0]]
         return None if function.direct is None or not isinstance(stored, Numbers) else stored.floats(rows, _pool)
 
     def _speaking_texts(self, query: Composed, rows: Indices | slice) -> CodedText | None:
-        """Return the one column that a query reads, if each of its texts can be asked once instead of each row."""
+        """Return the one column that a query reads, if evaluating each of its texts once can replace each row."""
         texts = None if query.weighs else self._few_texts(query.columns, rows)
         return texts if texts is not None and all(one.identity is not None for one in query.functions) else None
 
     def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
-        """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
+        """Return the one column that is read, if it has no more distinct texts than rows, to evaluate each text once.
 
-        Not for a function from outside, which sees one row for each draw.
+        Not for a caller's own function, which must see one row per draw.
         """
         stored = self._stored[columns[0]] if len(columns) == 1 else None
         few = isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
@@ -362,12 +362,12 @@ class LocalRows:
     def _selected(
         self, query: Query, selection: Selection, rng: Generator
     ) -> Iterator[tuple[Indices | slice, int, int]]:
-        """Yield rows, the number of the first of them and how many there are in a part, in blocks that fit in memory.
+        """Yield rows, the number of the first of them, and how many a part has, in blocks that fit in memory.
 
-        Numbers go on from one part to the next; small parts share a block.
+        Numbering continues from one part to the next; small parts share a block.
         """
         size, parts, n = self.block(query), query.parts, self._count
-        if isinstance(selection, AllRows):  # sliced: a list of all their numbers can be longer than the columns
+        if isinstance(selection, AllRows):  # as slices: an array of all indices can be larger than the columns
             for part in range(parts):
                 for start in range(0, n, size):
                     yield slice(start, min(start + size, n)), part * n + start, n
@@ -381,7 +381,7 @@ class LocalRows:
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
             indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
-            own = isinstance(selection, WithReplacement)  # which draws what is there
+            own = isinstance(selection, WithReplacement)  # its indices are in range by construction
             if not own and indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
@@ -396,8 +396,7 @@ class LocalRows:
         if not columns:
             return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
         first, *others = (self._series(name, rows) for name in columns)
-        # Stacked rather than built from a list, where Polars would rename a column whose name is empty, or from a
-        # dict, which it takes its time to look through.
+        # Stacked, because building from a list renames a column whose name is empty, and building from a dict is slow.
         frame = first.to_frame()
         return frame.hstack(others) if others else frame
 
@@ -406,10 +405,10 @@ class LocalRows:
         return stored.part(name, rows.start, rows.stop) if isinstance(rows, slice) else stored.take(name, rows, _pool)
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
-        """Hear which rows are about to be read: a chance to refuse, or to make reading them faster."""
+        """Hook before these rows are read: may refuse, or make reading them faster."""
 
     def _about_to_read_lines(self) -> None:
-        """Hear that packed lines are about to be read: a chance to refuse."""
+        """Hook before packed lines are read: may refuse."""
 
     def block(self, query: Query) -> int:
         """Return how many rows are evaluated at once."""
@@ -437,9 +436,9 @@ class LocalRows:
 
 
 def ids_of(source: object, column: str) -> pl.Series:
-    """Return the ids of the rows of a board, which lie on this machine."""
+    """Return the ids of the rows of a board, which must be on this machine."""
     if not isinstance(source, LocalRows):
-        raise RowSourceError("A board's rows must lie on this machine, in memory or in a folder.")
+        raise RowSourceError("A board's rows must be on this machine, in memory or in a folder.")
     return source.ids(column)
 
 
@@ -457,7 +456,7 @@ def _slices(rows: int, size: int) -> list[slice]:
 
 
 def _in_bits(arrays: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> Mapping[str, Any]:
-    """Return numbers as Polars has them: of many in a row it answers in bits, which are less to write."""
+    """Return numbers as Polars series: comparing many at once then gives bits, which are less to write."""
     if not columns or any(arrays[name].dtype != np.float64 for name in columns):
         return arrays
     return {name: pl.Series(arrays[name]) for name in columns}
@@ -477,7 +476,7 @@ def _floats(count: int) -> Packed:
 
 @lru_cache(64)
 def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return part and draw of so many rows from number `first` on; the same for every step of a fit."""
+    """Return part and draw of `count` rows from number `first` on; the same for every step of a fit."""
     part, draw = np.divmod(np.arange(first, first + count), draws)
     part.flags.writeable = draw.flags.writeable = False  # shared
     return part, draw
@@ -488,7 +487,7 @@ def _is_number(function: Function) -> bool:
 
 
 def _asking(query: Composed) -> Asking:
-    """Return how a query asks: on arrays, if all its functions say truths or numbers of them."""
+    """Return how to evaluate a query: also on arrays, if all its functions give numbers or booleans on them."""
     directly = all(function.direct is not None and _is_number(function) for function in query.functions)
     return Asking(query.evaluate, partial(_evaluate_on, query) if directly else None)
 
@@ -498,7 +497,7 @@ def _evaluate_on(query: Composed, arrays: Mapping[str, NDArray[Any]]) -> Values:
 
 
 def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
-    """Return what a function says as an array: whole numbers as such only if none can be missing."""
+    """Return a function's values as an array: whole numbers stay integers only if none can be missing."""
     values = function.series(rows)
     if function.type is Type.BOOL:
         return booleans(values)

@@ -1,4 +1,4 @@
-"""Frames and arrays that are in memory already. Nothing is imported that the caller has not imported."""
+"""Frames and arrays that are already in memory. Imports no library that the caller has not imported."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -36,9 +36,9 @@ def memory_rows(
 ) -> LocalRows:
     """Keep a frame or a mapping of arrays.
 
-    Numbers and dates are copied, lest the data change under its ledger. Data too large to be copied belongs in a file.
-    Columns may have missing values unless their type rules it out or they are declared `complete`. With `unit`, the
-    rows are put together by that column.
+    Numbers and dates are copied, so that the caller cannot change data that a ledger is about. Data too large to be
+    copied belongs in a file. Columns may have missing values unless their type rules it out or they are declared
+    `complete`. With `unit`, the rows are grouped by that column.
     """
     columns, never = _from_arrays(data) if isinstance(data, Mapping) else _from_frame(data, name)
     return _rows(columns, name, complete, never, unit)
@@ -60,20 +60,20 @@ def _from_frame(frame: Any, name: str) -> tuple[Sequence[pl.Series], Collection[
     for column in wrapped.columns:
         try:
             converted = wrapped[column].to_polars().alias(column)
-        except ImportError:  # PyArrow is not there, which pandas and Polars want for texts
+        except ImportError:  # PyArrow is missing, which pandas and Polars need for texts
             converted = _without_arrow(column, wrapped[column].to_native())
         except _CONVERSION:
             raise unsupported(column, str(wrapped[column].dtype), "drop it or convert it first") from None
         series.append(converted)
     never = {column for column in wrapped.columns if _never_missing(wrapped[column].to_native())}
-    if hasattr(frame, "column_names"):  # PyArrow, whose schema says so; but a number may be NaN all the same
+    if hasattr(frame, "column_names"):  # PyArrow, whose schema declares it; but a float may still be NaN
         floating = {each.name for each in series if each.dtype.is_float()}
         never |= {field.name for field in frame.schema if not field.nullable} - floating
     return series, never
 
 
 def _without_arrow(column: str, series: Any) -> pl.Series:
-    """Convert a column of pandas value by value."""
+    """Convert a pandas column value by value."""
     values = series.to_numpy(dtype=object, copy=True)
     values[series.isna().to_numpy()] = None
     try:
@@ -89,7 +89,7 @@ def _from_arrays(arrays: Mapping[str, ColumnLike]) -> tuple[Sequence[pl.Series],
 
 
 def _never_missing(values: Any) -> bool:
-    """Whether the type of an array has no way to say that a value is missing."""
+    """Whether the type of an array cannot represent a missing value."""
     dtype = getattr(values, "dtype", None)
     return isinstance(dtype, np.dtype) and dtype.kind in "biuU" and not isinstance(values, np.ma.MaskedArray)
 
@@ -134,8 +134,8 @@ def _stored(series: pl.Series, storage: Storage) -> tuple[StoredColumn, bool]:
     if storage.numpy is None:
         return SeriesText(series.cast(pl.String).rechunk()), missing
     values, valid = physical(series, storage)
-    values = values.copy()  # even a frame may stand on an array that the caller goes on writing into
-    values.setflags(write=False)  # a scan evaluates queries on these very arrays
+    values = values.copy()  # even a frame may share memory with an array that the caller still writes to
+    values.setflags(write=False)  # a scan evaluates queries directly on these arrays
     missing = missing or (storage.type is Type.FLOAT and bool(np.isnan(values).any()))
     return Numbers(storage, values, valid, missing), missing
 
@@ -159,7 +159,7 @@ def _series(name: str, values: ColumnLike) -> pl.Series:
 
 def _convert(name: str, array: NDArray[Any]) -> pl.Series:
     if array.dtype.kind in "biu" or array.dtype in (np.float16, np.float32, np.float64):
-        return pl.Series(name, array, nan_to_null=array.dtype.kind == "f")  # as pandas: the same rows, the same content
+        return pl.Series(name, array, nan_to_null=array.dtype.kind == "f")  # like pandas, so that fingerprints agree
     if array.dtype.kind == "M":
         unit, _ = np.datetime_data(array.dtype)
         if unit not in ("D", "ms", "us", "ns"):

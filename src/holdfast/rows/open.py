@@ -1,8 +1,8 @@
-"""`holdfast.open`: whatever holds a table becomes a row source.
+"""`holdfast.open`: turn anything that holds a table into a row source.
 
-Other packages can teach it more: whatever is registered in `ROW_SOURCES` (or is an entry point of the group
-"holdfast.row_sources") is a callable that returns a row source for data it recognizes, and None otherwise. It is asked
-only about data that nothing here recognizes.
+Other packages can add more: a callable registered in `ROW_SOURCES` (or as an entry point of the group
+"holdfast.row_sources") returns a row source for data it recognizes, and None otherwise. It is called only for data that
+nothing here recognizes.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ from holdfast.rows.scans.streams import scan_stream
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 
-_IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are
+_IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are in memory
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
 
@@ -46,46 +46,47 @@ def open_rows(
     version: int | None = None,
     unit: str | None = None,
 ) -> RowSource:
-    """Open a table: files, a column folder, a deck, a frame, a dict of arrays, a stream, or a row source of one's own.
+    """Open a table: files, a column folder, a deck, a frame, a dict of arrays, a stream, or a row source of your own.
 
     Files (Parquet, CSV, Arrow, JSON lines: one, a glob, a list, a folder of partitions, or an address such as
-    s3://lake/events/), Delta and Iceberg tables, tables of PostgreSQL, lazy frames and Arrow streams are read once,
-    batch by batch, into a folder of columns, and answered from there ever after. Files whose size or time of change
-    differs, and tables whose version does, are read again. The folder remembers what was declared.
+    s3://lake/events/), Delta and Iceberg tables, PostgreSQL tables, lazy frames and Arrow streams are read once, batch
+    by batch, into a folder of columns, and questions are answered from there from then on. Files whose size or time of
+    change differs, and tables whose version does, are read again. The folder remembers what was declared.
 
-    Analysts see names, types, and whether values may be missing. None of it is observed: values may be missing unless
-    the header of the file or the type of the array rules it out, or the column is declared complete.
+    Analysts see names, types, and whether values may be missing. None of this is observed from the values: a value may
+    be missing unless the header of the file or the type of the array rules it out, or the column is declared complete.
 
     Parameters
     ----------
     data
         What holds the table.
     name
-        What the dataset is called; left out: the file's name without its ending, or "data".
+        The name of the dataset; by default, the file's name without its extension, or "data".
     folder
-        Where the columns are written; left out: `<file>.holdfast` beside a file, or in the working directory for
+        Where the columns are written; by default, `<file>.holdfast` beside a file, or in the working directory for
         addresses. A stream needs it.
     progress
-        Whether to show a bar while that happens; left out: only on a terminal.
+        Whether to show a progress bar while writing; by default, only on a terminal.
     complete
         Columns whose values are never missing (neither NULL nor NaN): a mean of one costs 1 answer instead of 2. A
-        column that has missing values is refused, which tells something about the sample: declare what you know.
+        column that does have missing values is refused, which reveals something about the sample, so declare only what
+        you know.
     types
-        The types of columns of a CSV file: "boolean", "integer", "number", "text", "date" or "timestamp". Left out: the
-        first 10,000 rows decide, and a value further down that does not fit is refused.
+        The types of columns of a CSV file: "boolean", "integer", "number", "text", "date" or "timestamp". By default,
+        the first 10,000 rows decide, and a later value that does not fit is refused.
     separator, encoding, null_values, decimal
         How a CSV file is written: what separates values, for example ";"; its encoding, for example "latin-1"; texts
-        that stand for missing values, beside the empty one; "," if numbers have decimal commas.
+        that stand for missing values, in addition to the empty one; "," if numbers have decimal commas.
     version
-        Of a Delta table: which one; of an Iceberg table: the snapshot. Left out: the newest.
+        The version of a Delta table, or the snapshot of an Iceberg table; by default, the newest.
     unit
-        The column that says which rows belong together, such as "patient". Then what is drawn and counted is a unit,
-        whose rows may depend on each other; the column itself cannot be asked about. A folder remembers it.
+        The column that says which rows belong together, such as "patient". Then units are drawn and counted, not rows,
+        and rows of a unit may depend on each other; the column itself cannot be asked about. A folder remembers it.
     """
     complete = _column_names(complete)
     dialect = dialect_of(types, separator, encoding, null_values, decimal)
     if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise InvalidArgument(f"name must be a text that is not empty; got {name!r}.", name="name")
+        raise InvalidArgument(f"name must be a non-empty text; got {name!r}.", name="name")
     if isinstance(data, str) and not data:
         raise InvalidArgument("data must say which file or folder; got an empty text.", name="data")
     given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
@@ -133,7 +134,7 @@ def dialect_of(
 
 
 def find_scan(data: object, dialect: Dialect | None = None, version: int | None = None) -> Scan | None:
-    """Return how to read a table batch by batch; None for what is in memory, or is not known here.
+    """Return how to read a table batch by batch; None for data in memory or of an unknown kind.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
     dialect
         How CSV files are written.
     version
-        Of a table that has versions.
+        The version, of a table that has versions.
     """
     dialect = dialect or Dialect()
     if isinstance(data, str) and data.startswith(POSTGRES):
@@ -161,7 +162,7 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
 def _target(scan: Scan, folder: str | Path | None) -> Path:
     if folder is not None:
         return Path(folder)
-    if scan.path is not None and scan.path.name:  # the root of a disk has none
+    if scan.path is not None and scan.path.name:  # the root folder has no name
         return scan.path.with_name(f"{scan.path.name}.holdfast")
     if not scan.where:
         raise InvalidArgument(
@@ -185,7 +186,7 @@ def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: s
     if unit not in (None, rows.schema.unit):
         raise InvalidArgument(
             f"unit must be left out when a holdfast folder is opened; open the original file with unit={unit!r},"
-            " which writes the folder anew.",
+            " which writes the folder again.",
             name="unit",
         )
     return rows
@@ -201,7 +202,7 @@ def _is_frame(data: object) -> bool:
     shape = getattr(data, "shape", None) if hasattr(data, "columns") else None
     if not isinstance(shape, tuple) or len(shape) != 2:
         return False
-    # A query of DuckDB has a shape, too, and is no table yet.
+    # A DuckDB query has a shape too, but is not yet a table.
     return not hasattr(data, "__arrow_c_stream__") or type(data).__module__.partition(".")[0] in _IN_MEMORY
 
 
@@ -235,5 +236,5 @@ def _refuse_complete(complete: Collection[str], unit: str | None) -> None:
     for given, name in ((complete, "complete"), (unit, "unit")):
         if given:
             raise InvalidArgument(
-                f"{name} must be left out for a row source, whose schema says it; declare it when opening.", name=name
+                f"{name} must be left out for a row source, whose schema has it; declare it when opening.", name=name
             )

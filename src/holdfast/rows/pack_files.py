@@ -1,12 +1,12 @@
-"""Packs in a data folder: a group of columns that was written at the first fit and is mapped at the next.
+"""Packs in a data folder: a group of columns that is written at the first fit and mapped at the next.
 
     pack-<name>.npy     the lines of all rows, end to end, in single precision
-    pack-<name>.json    what they are, of which rows, and the hashes of their blocks; written last, it vouches for them
+    pack-<name>.json    what they are, of which rows, and the hashes of their blocks; written last, so they are complete
 
 They are made from the columns in one pass and can be deleted at any time: the next fit makes them again. One process at
-a time writes them, under a lock on the folder; what a killed one left behind is cleared by the next. A pack that is not
-what its description says when it is found is written anew; one that changes while it is mapped is a fault of the data,
-like any other column.
+a time writes them, under a lock on the folder; what a killed process left behind is cleared by the next. A pack that
+does not match its description when it is found is written again; one that changes while it is mapped is a fault of the
+data, as for any other column.
 """
 
 import json
@@ -31,7 +31,7 @@ from holdfast.rows.posix import fcntl
 PARTIAL = ".partial"
 _FORMAT = "holdfast pack"
 _FLOAT = np.dtype(np.float32)
-_ROOM = 2  # times what a pack takes must be free on the disk
+_ROOM = 2  # times the size of a pack must be free on the disk
 
 
 class PackFiles:
@@ -42,9 +42,9 @@ class PackFiles:
     folder, rows, fingerprint
         Where they are, and of which rows.
     check
-        Compares them with their hashes, with all other files of the folder.
+        Compares them with their hashes, like all other files of the folder.
     mapped
-        Told of every pack that is mapped.
+        Called with every pack that is mapped.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PackFiles:
         self._check, self._mapped = check, mapped
 
     def find(self, packing: Packing) -> Packed | None:
-        """Return the lines of all rows if they were kept, by this version and for these rows."""
+        """Return the lines of all rows if they were stored by this version, for these rows."""
         path = self._path(packing)
         try:
             content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -63,12 +63,12 @@ class PackFiles:
                 return None
             array = MappedArray(path, _FLOAT, self._rows * packing.width)
         except (OSError, ValueError, KeyError, TypeError, RowSourceError):
-            return None  # missing, or not what it should be: made anew
+            return None  # missing or not as described: it will be made again
         self._mapped(array)
         return array.array.reshape(self._rows, packing.width)
 
     def keep(self, packing: Packing, pieces: Iterator[Packed]) -> Packed | None:
-        """Write the lines of all rows; None if there is no room, or another process is at it."""
+        """Write the lines of all rows; None if there is no room, or another process is writing."""
         path = self._path(packing)
         partial = path.with_name(path.name + PARTIAL)
         try:
@@ -85,11 +85,11 @@ class PackFiles:
                 partial.replace(path)
                 self._describe(packing, path, file.entry())
         except OSError:
-            return None  # a folder that cannot be written, a disk that is full
+            return None  # a read-only folder, or a full disk
         return self.find(packing)
 
     def _about(self, packing: Packing, entry: FileEntry) -> dict[str, Any]:
-        """Return what vouches for a pack; another version may read an expression in another way."""
+        """Return the description of a pack, with the version: another one may evaluate an expression differently."""
         content = {
             "format": _FORMAT,
             "version": version("holdfast"),
@@ -117,7 +117,7 @@ class PackFiles:
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Yield whether this process alone may write packs here; then what others left behind is gone."""
+        """Yield whether this process holds the write lock; if so, leftovers of other processes have been removed."""
         handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             try:
@@ -135,7 +135,7 @@ class PackFiles:
             os.close(handle)
 
     def _clear(self) -> None:
-        """Remove what is not finished: partial files, and lines without their description."""
+        """Remove unfinished work: partial files, and lines without their description."""
         with suppress(OSError):
             for path in self._folder.glob("pack-*"):
                 unfinished = path.suffix == ".npy" and not path.with_suffix(".json").exists()

@@ -1,8 +1,8 @@
-"""Numbers that queries need of every row, kept side by side: one gather instead of one for every column.
+"""Numbers that queries need of every row, stored side by side: one gather instead of one per column.
 
-A pack is made when so many rows have been drawn for it that making it costs no more than has been spent without it.
-Making one reads all rows once but releases nothing, so it is charged nowhere. Rows in a folder keep their packs there,
-as a group of columns that the next fit maps instead of making it again; see `pack_files`.
+A pack is made once so many rows have been drawn that making it costs no more than drawing without it has cost so far.
+Making one reads all rows once but releases nothing, so it is not charged. Rows in a folder store their packs there, as
+a group of columns that the next fit maps instead of making it again; see `pack_files`.
 """
 
 import mmap
@@ -16,27 +16,27 @@ from holdfast.cancel import checkpoint
 from holdfast.queries.query import Packed, Packing
 from holdfast.rows.draws import Indices
 
-MOST_BYTES = 4 << 30  # of all packs of a dataset, in memory and in its folder; beyond it rows are gathered by column
-EARLY = 8  # a pack is made once 1/EARLY as many rows have been drawn for it as there are: a line costs as much as that
-PIECE = 1 << 13  # rows computed at once when a pack is made: columns are written into lines, which must stay in cache
+MOST_BYTES = 4 << 30  # of a dataset's packs in memory, and as much again in its folder; beyond, rows are read by column
+EARLY = 8  # make a pack once 1/EARLY of all rows have been drawn: drawing a row costs as much as packing EARLY rows
+PIECE = 1 << 13  # rows computed at once when a pack is made: the lines that columns are written into must stay in cache
 
 Compute = Callable[[Packing, Indices | slice], Packed]
 
 
 class KeptElsewhere(Protocol):
-    """Where packs outlive the process."""
+    """A store in which packs outlive the process."""
 
     def find(self, packing: Packing) -> Packed | None:
-        """Return the lines of all rows if they were kept."""
+        """Return the lines of all rows if they were stored."""
         ...
 
     def keep(self, packing: Packing, pieces: Iterator[Packed]) -> Packed | None:
-        """Write the lines of all rows; None, before the first piece is taken, if there is no room for them."""
+        """Write the lines of all rows; return None, before taking the first piece, if there is no room for them."""
         ...
 
 
 class Packs:
-    """The packs of one dataset of so many rows; `compute` makes lines from the rows themselves."""
+    """The packs of one dataset; `compute` makes lines from the rows themselves."""
 
     def __init__(self, rows: int, compute: Compute, elsewhere: KeptElsewhere | None = None) -> None:
         self._rows, self._compute, self._elsewhere = rows, compute, elsewhere
@@ -54,7 +54,7 @@ class Packs:
         rows
             Which rows.
         out
-            Gives memory for so many numbers.
+            Returns memory for a given number of numbers.
         """
         if isinstance(rows, slice):  # a scan
             kept = self._kept.get(packing.identity or "")
@@ -63,10 +63,10 @@ class Packs:
         if kept is None:
             return self._compute(packing, rows)
         lines = out(rows.size * packing.width).reshape(rows.size, packing.width)
-        return np.take(kept, rows, axis=0, out=lines, mode="clip")  # "raise" would copy; draws are inside
+        return np.take(kept, rows, axis=0, out=lines, mode="clip")  # "raise" would copy; draws are in range
 
     def _find(self, packing: Packing, drawn: int) -> Packed | None:
-        """Return the pack if there is one by now. Another thread may make room between any two steps."""
+        """Return the pack if there is one by now. Another thread may drop packs between any two steps."""
         name = packing.identity
         if name is None:
             return None
@@ -80,7 +80,7 @@ class Packs:
         if not (ready or (first and self._elsewhere is not None)):
             return None
         if not self._making.acquire(blocking=False):
-            return None  # another thread makes one; this one goes on meanwhile
+            return None  # another thread is making one; go on without it
         try:
             if name not in self._kept:
                 made = self._elsewhere.find(packing) if self._elsewhere is not None else None
@@ -111,18 +111,18 @@ class Packs:
             yield self._compute(packing, slice(start, min(start + PIECE, self._rows)))
 
     def _make_room(self, needed: int) -> None:
-        """Drop the oldest packs in memory; whoever is using one keeps it, and mapped ones take none."""
+        """Drop the oldest packs in memory. One in use stays alive by its references; mapped ones take no memory."""
         held = {name: pack.nbytes for name, pack in self._kept.items() if pack.flags.writeable}
         while held and needed + sum(held.values()) > MOST_BYTES:
             oldest = next(iter(held))
             del self._kept[oldest], held[oldest]
-            self._drawn.pop(oldest, None)  # a thread that counts may have lost it to one that made room before
+            self._drawn.pop(oldest, None)  # another thread may have removed it already
 
     def _bytes(self, packing: Packing) -> int:
         return self._rows * packing.width * np.dtype(np.float32).itemsize
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the packs behind: another process makes its own."""
+        """Leave out the packs: another process makes its own."""
         state = {"_rows": self._rows, "_compute": self._compute, "_elsewhere": self._elsewhere}
         return state | {"_kept": {}, "_drawn": {}}
 
@@ -134,9 +134,9 @@ class Packs:
 def _memory(rows: int, width: int) -> Packed:
     """Return memory for a pack, in small pages.
 
-    In large ones, which numpy would ask for, lines are gathered a quarter faster; but where memory is not fresh the
-    system has to make room for them first, which takes longer than all the steps of a fit gain.
+    With large pages, which numpy would request, lines are gathered a quarter faster; but on fragmented memory the
+    system must first make room for them, which takes longer than all the steps of a fit gain.
     """
     size = max(1, rows * width) * np.dtype(np.float32).itemsize
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared ones are filled half as fast
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared pages are filled half as fast
     return np.frombuffer(pages, np.float32, rows * width).reshape(rows, width)

@@ -1,11 +1,11 @@
-"""A folder under construction: `.<name>.partial` beside the one that it will be.
+"""A folder under construction: `.<name>.partial` beside the final folder.
 
-    lock      whoever holds the lock of the folder is the only one who writes
-    go on     a note says what was begun and how far it has come; who dies leaves it to the next one who comes
-    rename    over to the folder's name, when everything is durable: it appears whole or not at all
+    lock      only the process that holds the folder's lock writes
+    go on     a note records the work and its progress; if the process dies, the next one resumes from it
+    rename    to the final name, when everything is durable: the folder appears whole or not at all
 
-The lock belongs to the process, so it ends with it, however it ends. Who finds it taken waits, and then usually finds
-the work done.
+The lock belongs to the process, so it is released however the process ends. A process that finds the lock taken waits,
+and then usually finds the work done.
 """
 
 import json
@@ -28,9 +28,9 @@ _NOTE = "begun.json"
 
 @contextmanager
 def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
-    """Yield a folder that nobody else writes, beside the one that is to be made; what is left of it is removed.
+    """Yield a locked partial folder beside the final one; what remains of it afterwards is removed.
 
-    If it is `kept`, whoever dies or is interrupted leaves it to the next one who comes, as it is.
+    If `kept`, a process that dies or is interrupted leaves it for the next process to resume.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     while True:
@@ -44,7 +44,7 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(partial, handle):
             break
-        os.close(handle)  # what we waited for is finished and has moved on
+        os.close(handle)  # the folder we waited for was finished and renamed: try again
     interrupted = False
     try:
         if not kept:
@@ -54,7 +54,7 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
         interrupted = not isinstance(problem, Exception)
         raise
     finally:
-        # If it is elsewhere it was renamed, and what is there now is another's.
+        # If our folder is not at this path it was renamed, and a folder that is there now belongs to another process.
         if not (kept and interrupted) and _is_at(partial, handle):
             shutil.rmtree(partial, ignore_errors=True)
         os.close(handle)
@@ -68,17 +68,17 @@ def _is_at(path: Path, handle: int) -> bool:
 
 
 def clear(partial: Path) -> None:
-    """Remove what somebody left."""
+    """Remove leftovers of an earlier process."""
     for leftover in partial.iterdir():
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
-    """Rename what is complete over to its folder; who may read the file at `path` may read it."""
+    """Rename the complete partial folder to its final name; those who may read the file at `path` may read it."""
     _sync(partial)
     partial.chmod(_permissions(path))
     outdated = outdated_beside(folder)
-    if folder.exists():  # else somebody was killed right here, and the one moved away alone knows the unit
+    if folder.exists():  # else a process was killed right here, and only the folder it moved aside records the unit
         shutil.rmtree(outdated, ignore_errors=True)
         folder.rename(outdated)
     partial.rename(folder)
@@ -87,7 +87,7 @@ def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
 
 
 def _permissions(path: Path | None) -> int:
-    """Who may read the file may enter the folder, and nobody else."""
+    """Return permissions that let those who may read the file, and nobody else, enter the folder."""
     if path is None:
         return 0o700
     readers = path.stat().st_mode & 0o444
@@ -95,12 +95,12 @@ def _permissions(path: Path | None) -> int:
 
 
 def outdated_beside(folder: Path) -> Path:
-    """Return where a folder waits to be removed while the new one takes its name."""
+    """Return where the old folder is moved while the new one takes its name."""
     return folder.with_name(f".{folder.name}.outdated")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a small file, durably; whoever reads meanwhile sees the old one or the new one."""
+    """Write a small file durably and atomically: a concurrent reader sees the old one or the new one."""
     new = path.with_name(f"{path.name}.new")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -118,14 +118,14 @@ def _sync(folder: Path) -> None:
 
 
 class Note:
-    """What was begun in a partial folder, and how far it has come; forgotten when it is finished.
+    """A record of the work in a partial folder and its progress; removed when the work is finished.
 
     Parameters
     ----------
     folder
         The partial folder.
     scan, moment
-        The table that is read, and the state that it is in; only where that can be told, somebody may go on.
+        The table that is read, and its state; work can be resumed only if that is known.
     how
         What else must be the same.
     """
@@ -139,7 +139,7 @@ class Note:
         self._about = json.loads(json.dumps(about))
 
     def read(self) -> Any:
-        """Return how far the same work has come; None if nothing of it is there."""
+        """Return the progress of the same work; None if there is none."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -147,19 +147,19 @@ class Note:
         return found["done"] if self.known and found["about"] == self._about else None
 
     def write(self, done: Any) -> None:
-        """Note how far it has come, in one piece; not durable, so it is worth nothing after the machine stopped."""
+        """Record the progress atomically but not durably: it does not count after a restart of the machine."""
         new = self._path.with_suffix(".new")
         new.write_text(json.dumps({"about": self._about, "done": done}), encoding="utf-8")
         new.replace(self._path)
 
     def remove(self) -> None:
-        """There is nothing to go on with: it is finished."""
+        """Remove the note: the work is finished."""
         self._path.unlink(missing_ok=True)
 
 
 def _boot() -> str:
-    """Return what names the time since this machine was started."""
+    """Return an identifier of the machine's current boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return secrets.token_hex(16)  # nobody can say: nothing is gone on with
+        return secrets.token_hex(16)  # unknown, so nothing is ever resumed

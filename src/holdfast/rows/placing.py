@@ -1,12 +1,12 @@
-"""Numbers without a detour: a card is written where its range will lie in the column, and put in order there.
+"""Numbers without temporary files: a card is written where its range will be in the column, and put in order there.
 
-How many cards of a chunk fall into a range is drawn before the table is read, since every chunk has a key of its own.
-So it is known where each of them goes: into the file of its column, range after range, and in a range chunk after
-chunk. When all are there, a range is read, put in order and written anew. No card is written to a second file, and
-half of the pages are written over instead of being made: that is most of what writing costs.
+How many cards of a chunk fall into a range can be drawn before the table is read, since every chunk has its own key. So
+it is known where each card goes: into the file of its column, range after range, and within a range chunk after chunk.
+When all cards are there, each range is read, put in order and written back. No card is written to a second file, and
+half of the pages are overwritten instead of newly allocated, which is most of the cost of writing.
 
-Until then everything lies further back in the file, by as many cards as the largest range has. So what is in order
-never covers what is not, and whoever is killed in the middle of a range has lost nothing.
+Until a range is in order, it is stored further back in the file, by the size of the largest range. So writing a range
+in order never overwrites one that is not yet in order, and a process killed in the middle of a range loses nothing.
 """
 
 import os
@@ -25,26 +25,26 @@ from holdfast.rows.columns import Storage
 from holdfast.rows.content import Part
 from holdfast.rows.folder import file_name
 
-_AT_ONCE = 1_000  # pieces that one call writes; the system allows 1,024
+_AT_ONCE = 1_000  # pieces per write call; the system allows 1,024
 
 
 class Placing:
-    """The columns of numbers of one deal, in as many folders as it has slices.
+    """The numeric columns of one deal, in one folder per slice.
 
     Parameters
     ----------
     folders
         Where the columns of each slice are made.
     columns
-        All columns of the table; those of texts are none of ours.
+        All columns of the table; those of texts are ignored.
     sizes
         How many cards every range has, in all slices.
     filled
-        How many of them are there already.
+        How many of them are written already.
     kept
-        How many cards a slice has in the end; the last ones are cut off.
+        How many cards a slice has in the end; the rest is cut off.
     memory
-        To read into.
+        The memory to read into.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class Placing:
         self._room = int(sizes.max())
 
     def __contains__(self, column: int) -> bool:
-        """Whether a column is one of numbers."""
+        """Whether a column is numeric."""
         return column in self._types
 
     def begin(self) -> None:
-        """Make the files, as long as they will be, and empty."""
+        """Create the files, empty but with their final length."""
         for which, folder in enumerate(self._folders):
             folder.mkdir(mode=0o700, exist_ok=True)
             for i, dtype in self._types.items():
                 self._make(i, "values", which, dtype.itemsize)
 
     def go_on(self) -> None:
-        """Look whether the files are as long as they were made: a gap would be filled with zeros."""
+        """Check that the files still have their full length: a gap would be filled with zeros."""
         for which in range(len(self._folders)):
             for i, dtype in self._types.items():
                 with self._opened(i, "values", which, os.O_RDONLY) as file:
@@ -84,9 +84,9 @@ class Placing:
                         raise incomplete()
 
     def write(self, columns: Mapping[int, Sequence[Part]], cuts: Sequence[NDArray[np.int64]]) -> set[int]:
-        """Write what several chunks have of every range, behind what is there; `cuts` say where ranges begin.
+        """Write the cards of several chunks into every range, after those already there; `cuts` say where ranges begin.
 
-        Returns the columns of which values are missing there, which are marked in files of their own.
+        Returns the columns that have missing values there; these are marked in separate files.
         """
         ends, marked = [cut.tolist() for cut in cuts], set()
         places = (self._room + self._starts + self._filled).tolist()
@@ -103,7 +103,7 @@ class Placing:
         return marked
 
     def read(self, column: int, number: int, *, marked: bool, in_order: bool) -> Part:
-        """Return what a range has of a column: as it came, or as it lies in the end if that is done."""
+        """Return a range of a column: in the order written, or in its final order if `in_order`."""
         values = self._read(column, "values", number, in_order)
         if not marked:
             return Part(values, None)
@@ -114,7 +114,7 @@ class Placing:
         self, column: int, what: str, arrays: Sequence[Any], ends: Sequence[list[int]], places: Sequence[int]
     ) -> None:
         size = arrays[0].dtype.itemsize
-        pairs = [(array.data, end) for array, end in zip(arrays, ends, strict=True)]  # sliced faster than arrays are
+        pairs = [(array.data, end) for array, end in zip(arrays, ends, strict=True)]  # buffers slice faster than arrays
         for which in range(len(self._folders)):
             if what == "valid" and not self._path(column, what, which).exists():
                 self._make(column, what, which, size)
@@ -126,7 +126,7 @@ class Placing:
     def _read(self, column: int, what: str, number: int, in_order: bool) -> NDArray[Any]:
         dtype = np.dtype(np.bool_) if what == "valid" else self._types[column]
         start, count = int(self._starts[number]), int(self._sizes[number])
-        if in_order:  # what is not part of the deck may be gone already
+        if in_order:  # cards beyond the deck's end may be cut off already
             count = max(0, min(count, self._kept - start))
         values = self._memory(dtype, count)
         at = HEADER + dtype.itemsize * (start if in_order else self._room + start)
@@ -136,7 +136,7 @@ class Placing:
 
     def _make(self, column: int, what: str, which: int, size: int) -> None:
         path = self._path(column, what, which)
-        made = path.with_suffix(".new")  # a file of marks that is there is taken to be as long as it will be
+        made = path.with_suffix(".new")  # renamed at the end: an existing file of marks must have its final length
         file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(file, self._length(which, size))
@@ -163,15 +163,14 @@ class Placing:
 
 
 def incomplete() -> RowSourceError:
-    """Say that somebody else has been at the files."""
+    """Return the error for files that were changed from outside."""
     return RowSourceError(
-        "What was dealt so far is not all there: somebody has changed it. Remove .deal.partial from the deck, and deal"
-        " again."
+        "What was dealt so far is incomplete or was changed. Remove .deal.partial from the deck, and deal again."
     )
 
 
 def read_into(file: int, values: NDArray[Any], at: int) -> None:
-    """Fill an array from a file, where its bytes begin at `at`; the file must hold them all."""
+    """Fill an array from a file, from offset `at` on; the file must contain all of it."""
     view = values.data.cast("B") if values.size else memoryview(b"")
     while view.nbytes:
         done = os.preadv(file, [view], at)
@@ -181,13 +180,13 @@ def read_into(file: int, values: NDArray[Any], at: int) -> None:
 
 
 def write_at(file: int, pieces: Sequence[memoryview], at: int) -> None:
-    """Write pieces one behind the other."""
+    """Write pieces one after another, from offset `at` on."""
     for start in range(0, len(pieces), _AT_ONCE):
         these = pieces[start : start + _AT_ONCE]
         size = sum(piece.nbytes for piece in these)
         left = size - (os.pwritev(file, these, at) if size else 0)
         at += size
-        if left:  # a full disk, which says so when it is written to again
+        if left:  # a full disk, which raises an error when it is written to again
             rest = b"".join(these)
             while left:
                 left -= os.pwrite(file, rest[-left:], at - left)

@@ -1,6 +1,7 @@
-"""What rows on disk need of the operating system: locks on folders, and files mapped into memory with advice.
+"""What rows on disk need from the operating system: locks on folders, and memory-mapped files with advice.
 
-Windows has neither, so there the import of whatever keeps rows ends here, in one sentence. The client needs none of it.
+Windows has neither, so there importing any module that stores rows fails here, with one sentence. The client does not
+need this.
 """
 
 import sys
@@ -9,7 +10,7 @@ from holdfast.errors import RowSourceError
 
 if sys.platform == "win32":
     raise RowSourceError(
-        "holdfast keeps rows as Windows cannot: run it in the Windows Subsystem for Linux (wsl --install), or ask a"
+        "holdfast cannot store rows on Windows: run it in the Windows Subsystem for Linux (wsl --install), or ask a"
         " server with holdfast.connect."
     )
 

@@ -1,19 +1,19 @@
-"""From what rows say to outcomes: toss each row's coin, then randomize for privacy.
+"""From the values of rows to outcomes: toss each row's coin, then randomize for privacy.
 
 A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.query`). Tossing turns it into an
 outcome; randomizing then replaces an outcome, with probability `outcomes * mass`, by a uniformly random one.
-Independent outcomes that are only counted can be randomized at once:
+Independent outcomes that are only counted can be randomized together:
 
     kept_z ~ Binomial(count_z, 1 - outcomes * mass)             each outcome stays with that probability
-    counts = kept + Multinomial(total - sum kept, uniform)      the others are drawn anew
+    counts = kept + Multinomial(total - sum kept, uniform)      the others are drawn again
 
-which has the law of randomizing every outcome by itself, at the price of one draw per outcome. With two outcomes a coin
-is turned over with probability `mass`, and two draws are enough. Where many parts have few coins each (the coordinates
-of a gradient) the coins are turned over before they are tossed: a coin of bias b that is turned over with probability m
-after it fell is a coin of bias m + (1 - 2m) b.
+which has the law of randomizing every outcome separately, at the price of one draw per possible outcome. With two
+outcomes a coin is turned over with probability `mass`, and two draws are enough. Where many parts have few coins each
+(the coordinates of a gradient), the randomization is applied to the bias before tossing: a coin of bias b that is
+turned over with probability m is a coin of bias m + (1 - 2m) b.
 
-A coin takes 16 random bits, and 53 more only where these fall on the very step that its bias is in: its chance of heads
-is its bias, rounded up to a multiple of 2^-69 at most.
+A coin takes 16 random bits, and 53 more only if these fall on the very step that contains its bias: its probability of
+heads is its bias, rounded up at most to the next multiple of 2^-69.
 """
 
 import numpy as np
@@ -26,15 +26,15 @@ from holdfast.queries.query import Values
 
 Counts = NDArray[np.int64]
 
-STEPS = 1 << 16  # that 16 random bits tell apart
-FEW = 64  # outcomes that are randomized faster one by one
+STEPS = 1 << 16  # what 16 random bits can distinguish
+FEW = 64  # up to this many, outcomes are randomized faster one by one
 
 
 def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
     """Toss once per row; return each row's outcome.
 
-    A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three. So does a
-    group's number that is NaN, beside a bias.
+    A bias of NaN means outcome 0: the lower bound with two outcomes, "excluded" with three. A group number of NaN
+    (where there are groups) also means outcome 0.
     """
     if values.dtype.kind != "f":
         return values.astype(np.int64, copy=False)
@@ -57,7 +57,7 @@ def coins(bias: Values, rng: Generator) -> NDArray[np.bool_]:
     """Toss once for each bias; false for NaN."""
     bits = rng.integers(0, 1 << 64, -(-bias.size // 4), dtype=np.uint64).view(np.uint16)[: bias.size]
     above: NDArray[np.float64] = np.multiply(bias, STEPS, dtype=np.float64)
-    above -= bits  # by how many steps a bias is above what came up: 0 or less is tails, 1 or more is heads
+    above -= bits  # how many steps the bias is above the random bits: 0 or less is tails, 1 or more is heads
     heads, some = above >= 1.0, above > 0.0
     undecided = np.flatnonzero(heads ^ some)
     heads[undecided] = rng.random(undecided.size) < above[undecided]
@@ -65,7 +65,7 @@ def coins(bias: Values, rng: Generator) -> NDArray[np.bool_]:
 
 
 def accepted(law: Values, rng: Generator) -> Values:
-    """Toss whether each row counts, from the probabilities of 0 and of 1; return the bias of its coin, or NaN."""
+    """Toss whether each row counts, from its probabilities of 0 and 1; return its coin's bias, NaN if it does not."""
     counts = law.sum(axis=1)
     return np.where(rng.random(len(law)) < counts, law[:, 1] / np.where(counts > 0, counts, 1.0), np.nan)
 
@@ -78,7 +78,7 @@ def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     if values.dtype.kind == "b" or (values.dtype.kind == "f" and outcomes == 2):
         ones = int(np.count_nonzero(values if values.dtype.kind == "b" else coins(values, rng)))
         return np.array([size - ones, ones], dtype=np.int64)
-    if values.dtype.kind == "f":  # three outcomes, counted without writing out each row's
+    if values.dtype.kind == "f":  # three outcomes, counted without an array of each row's outcome
         ones, excluded = int(np.count_nonzero(coins(values, rng))), int(np.count_nonzero(np.isnan(values)))
         return np.array([excluded, size - excluded - ones, ones], dtype=np.int64)
     return np.bincount(values, minlength=outcomes)
@@ -87,7 +87,7 @@ def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
 def tallied(
     values: Values, outcomes: int, mass: float, rng: Generator, times: NDArray[np.int64] | None = None
 ) -> Counts:
-    """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows say each value."""
+    """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows have each value."""
     if times is not None:
         if values.dtype.kind == "f":
             values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
@@ -121,7 +121,7 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
     """Randomize counted outcomes, along the last axis."""
     outcomes = counts.shape[-1]
     replaced = _replaced(mass, outcomes)
-    if outcomes == 2:  # replaced by either outcome alike: turned over with half the probability
+    if outcomes == 2:  # a replaced coin is equally likely to be either outcome: it turns over half the time
         turned = replaced / 2
         if counts.ndim == 1:
             zeros, ones = counts.tolist()
@@ -137,7 +137,7 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
 
 
 def _turned(zeros: int, ones: int, turned: float, rng: Generator) -> Counts:
-    """Turn coins over; single numbers cost a third of what arrays of two cost."""
+    """Turn coins over, with scalar draws, which cost a third of arrays of two."""
     new = rng.binomial(ones, 1.0 - turned) + rng.binomial(zeros, turned)
     return np.array([zeros + ones - new, new], dtype=np.int64)
 

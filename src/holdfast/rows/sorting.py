@@ -1,15 +1,15 @@
-"""Cards in order of place, in bounded memory: they are put down range by range, and one range after another is sorted.
+"""Sort cards by place, in bounded memory: write them by range, then sort one range after another.
 
     prepare    the cards of a chunk, in order of their ranges
-    collect    them until there are enough for a run, which is written: each column by itself, range after range
-    ordered    what every run has of a range is read, and put in random order; by place, where places are known
+    collect    cards until there are enough for a run, which is written: each column by itself, range after range
+    ordered    read what every run has of a range, and put it in random order; by place, if places are known
 
-Numbers of which it is known how many come up are written where they will lie (`placing`), the others behind each other.
-Which of two cards with the same place comes first is decided by chance, too: by the order of the runs, it would depend
-on the rows.
+If the number of cards in each range is known beforehand, numbers are written to their final location (`placing`); all
+else is appended to a file of runs. Which of two cards with the same place comes first is random, too: the order of the
+runs would depend on the rows.
 
-A run says beside it what it holds and how far the table was read when it was written, so whoever dies leaves what
-another can go on with.
+A file beside each run describes it and how far the table had been read when it was written, so that another process can
+resume after this one dies.
 """
 
 import json
@@ -34,21 +34,21 @@ from holdfast.rows.content import Coder, Content, Part
 from holdfast.rows.placing import Placing, incomplete, read_into, write_at
 from holdfast.rows.scans.scan import UNREADABLE
 
-BLOCK_BYTES = 40 << 20  # of cards that are in memory at once, several times
+BLOCK_BYTES = 40 << 20  # bytes of cards in a block; several blocks are in memory at once
 MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
-_CACHED = 1 << 18  # cards whose numbers stay close to the processor while they are put in order
-_ENOUGH = 1 << 9  # ranges; if there are more, what a run has of each gets small
-_PIECE = 1 << 14  # texts that are read at once
+_CACHED = 1 << 18  # cards whose numbers stay in the processor's cache while they are put in order
+_ENOUGH = 1 << 9  # ranges; with more, a run's part of each range gets small
+_PIECE = 1 << 14  # texts read at once
 
 
 def block_for(sample: pl.DataFrame) -> int:
-    """Return how many cards like these are collected at once: long texts make short blocks."""
+    """Return how many cards like these are collected at once: the longer the texts, the fewer cards."""
     size = max(1.0, sample.estimated_size() / max(1, sample.height))
     return int(min(MOST, max(LEAST, BLOCK_BYTES / size)))
 
 
 def ranges_for(cards: float, slices: int, block: int) -> int:
-    """Return into how many ranges places are cut, so that each has at most about a block of all these cards."""
+    """Return into how many ranges to divide the places, so that each gets at most about a block of the cards."""
     size = min(block, max(_CACHED, cards / _ENOUGH))
     return slices * max(1, min(MOST_RANGES // slices, ceil(cards / slices / size)))
 
@@ -57,36 +57,36 @@ def ranges_for(cards: float, slices: int, block: int) -> int:
 class Piece:
     """The cards of a chunk, range after range."""
 
-    counts: NDArray[np.int64]  # of cards
-    places: NDArray[np.uint64] | None  # if they are known
+    counts: NDArray[np.int64]  # cards in each range
+    places: NDArray[np.uint64] | None  # of the cards, if known
     columns: list[Part]
     rows: int  # of the chunk
     sums: tuple[int, int]  # of the chunk
-    missing: list[bool]  # in the chunk, by column
-    lengths: NDArray[np.int64] | None = None  # of cards, if they are units: how many rows each of them has
+    missing: list[bool]  # whether each column of the chunk has missing values
+    lengths: NDArray[np.int64] | None = None  # how many rows each card has, if cards are units
 
     @property
     def card_cuts(self) -> NDArray[np.int64]:
-        """Where the cards of each range begin, and where the last ones end."""
+        """Where the cards of each range begin, then where the last range ends."""
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     @property
     def cuts(self) -> NDArray[np.int64]:
-        """Where the rows of each range begin, and where the last ones end."""
+        """Where the rows of each range begin, then where the last range ends."""
         if self.lengths is None:
             return self.card_cuts
         return np.concatenate([[0], np.cumsum(self.lengths)]).take(self.card_cuts)
 
 
 class Block(NamedTuple):
-    """Cards in order: how many, their columns, and how many rows each of them has, if they are units."""
+    """Cards in order: how many, their columns, and how many rows each card has, if cards are units."""
 
     cards: int
     columns: list[Part]
     lengths: NDArray[np.int64] | None
 
     def first(self, cards: int) -> "Block":
-        """Return the first of them."""
+        """Return the first `cards` cards."""
         rows = cards if self.lengths is None else int(self.lengths[:cards].sum())
         parts = [Part(part.values[:rows], None if part.valid is None else part.valid[:rows]) for part in self.columns]
         return Block(cards, parts, None if self.lengths is None else self.lengths[:cards])
@@ -94,31 +94,31 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class SortedRun:
-    """What a run holds, and what had been dealt when it was written."""
+    """The layout of a run in the file of runs, and what had been dealt when it was written."""
 
-    at: int  # where it begins in the file of runs: with where each range begins in it
+    at: int  # offset of the run, which begins with the starts of its ranges in rows
     end: int
     cards: int
     placed: bool  # whether places follow
-    lengths: int  # where those of cards are, after where each range begins in them; 0 if cards are rows
-    columns: list[tuple[str, int, int]]  # its type, or "" for texts; where it begins in the file; where its marks do
+    lengths: int  # offset of the starts of its ranges in cards, followed by the cards' lengths; 0 if cards are rows
+    columns: list[tuple[str, int, int]]  # type ("" if stored elsewhere), offset of the values, offset of the marks
     rows: int
     sums: tuple[int, int]
     missing: list[bool]
-    texts: dict[str, tuple[list[str], bool]]  # learned since the run before, and whether further ones are coded
+    texts: dict[str, tuple[list[str], bool]]  # new texts since the last run, and whether texts are still coded
 
 
 class Runs:
-    """Cards on their way into order, and the content of the rows that they come from.
+    """Cards that are being sorted, and the content of the rows they come from.
 
     Parameters
     ----------
     folder
-        Where the runs are; whoever made it removes it. Runs that are there already are gone on with.
+        Where the runs are; the caller removes it. Existing runs are continued.
     coder
         Turns the columns of the table into arrays.
     ranges, block
-        Into how many ranges places are cut; how many cards are collected for a run.
+        The number of ranges; how many cards are collected for a run.
     """
 
     def __init__(self, folder: Path, coder: Coder, ranges: int, block: int) -> None:
@@ -126,11 +126,11 @@ class Runs:
         self._names = list(coder.columns)
         self.memory = Memory()
         self.placing: Placing | None = None
-        self._table = [i for i, name in enumerate(self._names) if name != ROW]  # what the content is of
+        self._table = [i for i, name in enumerate(self._names) if name != ROW]  # the columns of the table itself
         self.content = Content({self._names[i]: coder.columns[self._names[i]] for i in self._table})
         self.missing = [False] * len(self._names)
         self._waiting: list[Piece] = []
-        self._learned = dict.fromkeys(coder.texts, 0)  # texts that runs have said so far
+        self._learned = dict.fromkeys(coder.texts, 0)  # number of texts that runs have recorded
         self._runs: list[SortedRun] = []
         try:
             while (about := self._about(len(self._runs))).exists():
@@ -145,19 +145,19 @@ class Runs:
             raise incomplete()
 
     def close(self) -> None:
-        """Let go of the file, when nothing is written to it any more."""
+        """Close the file once the last write has finished."""
         self._behind.close()
         os.close(self._file)
 
     @property
     def cards(self) -> int:
-        """How many there are."""
+        """The number of cards."""
         return sum(run.cards for run in self._runs) + sum(int(piece.counts.sum()) for piece in self._waiting)
 
     def prepare(
         self, parts: Sequence[Part], height: int, drawn: Ranged, lengths: NDArray[np.int64] | None = None
     ) -> Piece:
-        """Take the cards that were drawn of a chunk: rows, or units with so many rows each. Any thread may ask."""
+        """Take the cards drawn from a chunk: rows, or units with these `lengths`. Thread-safe."""
         rows, each = drawn.rows, None
         if lengths is not None:
             rows, each = rows_of_cards(lengths, drawn.rows)
@@ -166,7 +166,7 @@ class Runs:
         return Piece(drawn.counts, None, columns, height, sums, missing, each)
 
     def sort_in(self, parts: Sequence[Part], places: NDArray[np.uint64], rows: int, sums: tuple[int, int]) -> Piece:
-        """Put cards of all ranges in order of them; `rows` and `sums` are what they add to the content."""
+        """Sort cards by range; `rows` and `sums` are what they add to the content."""
         ranges = ranges_of(places, self.ranges)
         order = np.argsort(ranges, kind="stable")
         counts = np.bincount(ranges, minlength=self.ranges)
@@ -174,7 +174,7 @@ class Runs:
         return Piece(counts, self.memory.take(places, order), columns, rows, sums, [part.missing for part in parts])
 
     def collect(self, piece: Piece) -> None:
-        """Add what was prepared."""
+        """Add a prepared piece."""
         self.content.include(piece.rows, piece.sums)
         self.missing = [a or b for a, b in zip(self.missing, piece.missing, strict=True)]
         self._waiting.append(piece)
@@ -182,7 +182,7 @@ class Runs:
             self.write()
 
     def write(self) -> None:
-        """Write what was collected as a run, while the next one is collected."""
+        """Write the collected cards as a run, in the background."""
         if not self._waiting:
             return
         pieces, self._waiting = self._waiting, []
@@ -191,7 +191,7 @@ class Runs:
         self._behind.do(lambda: self._write(pieces, *done))
 
     def finish(self) -> None:
-        """Write the rest, and wait for it."""
+        """Write the rest, and wait until it is written."""
         self.write()
         self._behind.wait()
 
@@ -235,14 +235,14 @@ class Runs:
         self._runs.append(run)
 
     def _append(self, pieces: Sequence[memoryview]) -> int:
-        """Write at the end of the file of runs; return where that begins."""
+        """Append to the file of runs; return the offset."""
         at = self._end
         write_at(self._file, pieces, at)
         self._end += sum(piece.nbytes for piece in pieces)
         return at
 
     def is_coded(self, i: int) -> bool:
-        """Whether a column of texts is codes in all runs."""
+        """Whether a column of texts is stored as codes in all runs."""
         return all(run.columns[i][0] for run in self._runs)
 
     def ordered(
@@ -253,13 +253,13 @@ class Runs:
         Parameters
         ----------
         secret
-            Gives every range its order, or decides between equal places.
+            Decides the order within every range, or between equal places.
         advance
-            Is told how many cards are done.
+            Called with the number of cards done.
         first, last
             Which ranges.
         done
-            How many of them lie in order where they belong, as far as numbers are concerned.
+            For how many of them the numbers are already in order in their final location.
         """
         for block in ahead(partial(self._sorted, secret, first + done), range(first, last)):
             advance(block.cards)
@@ -290,7 +290,7 @@ class Runs:
         return Block(order.size if lengths is None else lengths.size, parts, lengths)
 
     def _cut(self, at: int, number: int) -> tuple[int, int]:
-        """Return where a range begins and ends, of those whose beginnings are kept at `at`."""
+        """Return where a range begins and ends, from the starts of ranges stored at offset `at`."""
         cut = np.empty(2, np.int64)
         read_into(self._file, cut, at + 8 * number)
         return int(cut[0]), int(cut[1])
@@ -334,20 +334,20 @@ class Runs:
     def _write_texts(self, path: Path, texts: list[pl.Series], cuts: list[NDArray[np.int64]]) -> None:
         pairs = list(zip(texts, [cut.tolist() for cut in cuts], strict=True))
         merged = pl.concat([series[cut[i] : cut[i + 1]] for i in range(self.ranges) for series, cut in pairs])
-        # Texts with offsets: views would be written with all the memory that they point into.
+        # In the old layout with offsets: string views would be written with all the memory that they point into.
         oldest = pl.CompatLevel.oldest()
         merged.to_frame().write_ipc(path, compression="uncompressed", compat_level=oldest, record_batch_size=_PIECE)
 
     def _newly_learned(self) -> dict[str, tuple[list[str], bool]]:
         found = {}
         for name, texts in self.coder.texts.items():
-            known = texts.all  # others may learn more meanwhile
+            known = texts.all  # other threads may add more meanwhile
             found[name] = (known[self._learned[name] :].to_list(), texts.coded)
             self._learned[name] = known.len()
         return found
 
     def _take_up(self, about: dict[str, Any]) -> None:
-        """Go on after a run that somebody else has written."""
+        """Continue after a run that an earlier process wrote."""
         about["columns"] = [tuple(column) for column in about["columns"]]
         run = SortedRun(**about | {"sums": tuple(about["sums"])})
         self._runs.append(run)
@@ -365,7 +365,7 @@ class Runs:
         return Part(self.memory.take(part.values, rows), valid)
 
     def _read(self, pieces: Sequence[tuple[str, int, int]]) -> NDArray[Any]:
-        """Read arrays from the file of runs, each by its type, where it begins and how many values it has, into one."""
+        """Read arrays, each given by type, offset and number of values, from the file of runs into one array."""
         values = self.memory(np.dtype(pieces[0][0]), sum(count for *_, count in pieces))
         filled = 0
         for _, at, count in pieces:
@@ -381,7 +381,7 @@ class Runs:
 
 
 def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of cards, one card after the other, and how many each has; cards lie so, with these lengths.
+    """Return the rows of `cards`, one card after another, and how many each has; `lengths` are those of all cards.
 
     >>> rows, each = rows_of_cards(np.array([1, 3, 2]), np.array([1, 0, 1]))
     >>> rows.tolist(), each.tolist()
@@ -394,17 +394,17 @@ def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple
 
 
 def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], Generator]) -> NDArray[np.int64]:
-    """Return the order of offsets below `width`; of equal ones, any order is as likely.
+    """Return the sorted order of offsets below `width`; equal ones are put in random order.
 
     Parameters
     ----------
     offsets, width
-        What is sorted, by its highest 32 bits first; what is equal in those is looked at again.
+        What is sorted: first by the highest 32 bits, then those that agree in them by the rest.
     chance
-        Returns a generator if there is something to decide.
+        Returns a generator; called only if some agree in their highest bits.
     """
     key = (offsets >> np.uint64(max(0, (width - 1).bit_length() - 32))).astype(np.uint32)
-    order = np.argsort(key.astype(np.uint16), kind="stable")  # of 16 bits: counted, not compared
+    order = np.argsort(key.astype(np.uint16), kind="stable")  # numpy sorts 16 bits by counting
     order = order.take(np.argsort((key >> np.uint32(16)).astype(np.uint16).take(order), kind="stable"))
     key = key.take(order)
     same = key[1:] == key[:-1]
@@ -416,7 +416,7 @@ def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], Gener
 
 
 def _at(run: SortedRun, i: int, begin: int) -> tuple[str, int]:
-    """Return the type of a column in a run, and where its value number `begin` is."""
+    """Return the type of a column in a run, and the offset of its value number `begin`."""
     dtype, at, _ = run.columns[i]
     return dtype, at + begin * np.dtype(dtype).itemsize
 
@@ -431,12 +431,12 @@ def _marks(part: Part) -> NDArray[np.bool_]:
 
 
 def _alike(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return arrays of one type: codes get wider as there are more texts."""
+    """Return arrays of one type: codes of later runs can be wider, as there are more texts."""
     widest = np.result_type(*arrays)
     return [array.astype(widest, copy=False) for array in arrays]
 
 
 def _merged(arrays: Sequence[NDArray[Any]], cuts: Sequence[NDArray[np.int64]]) -> list[memoryview]:
-    """Return what several pieces have of the first range, then of the second, and so on."""
+    """Return the parts of several pieces in the first range, then in the second, and so on."""
     pairs = [(array.data, cut.tolist()) for array, cut in zip(arrays, cuts, strict=True)]
     return [data[cut[i] : cut[i + 1]] for i in range(cuts[0].size - 1) for data, cut in pairs]

@@ -1,15 +1,15 @@
-"""Where rows live. Nothing reaches them but the two verbs of a row source.
+"""Where rows live. The two verbs of a row source are the only access to them.
 
     tally    draw rows with replacement, evaluate the query where the rows live, toss, randomize: only counts of
              outcomes leave
     sample   evaluate the query on selected rows: one value for each, secret, for mechanisms that add noise or that
              never use a row twice
 
-A source whose schema names a `unit` draws units: their number is its length, one row of a drawn unit speaks, chosen at
-random, and a query that is a `WholeUnit`, or has `rows_per_unit`, is asked as `rows.units` says. A query that `weighs`
-gives two columns, the probabilities of 0 and of 1: what is tossed or sampled is what `accepted` makes of them.
+A source whose schema names a `unit` draws units: its length is the number of units, a random row represents a drawn
+unit, and a query that is a `WholeUnit`, or has `rows_per_unit`, is evaluated as described in `rows.units`. A query that
+`weighs` returns two columns, the probabilities of 0 and of 1: `accepted` turns them into what is tossed or sampled.
 
-Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) and `accepted`, `tossed` and `randomized`
+To write your own source you need `Selection.indices` (`rows.draws`) and `accepted`, `tossed` and `randomized`
 (`rows.randomize`); `open_rows` recognizes it by its verbs.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class RowVerbs(Protocol):
-    """What can be done with rows. Apart from `RowSource`, as looking for a property would compute it."""
+    """What can be done with rows. Separate from `RowSource`, because checking for a property would compute it."""
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Draw, evaluate, toss, randomize; return how often each outcome came up.
@@ -41,14 +41,14 @@ class RowVerbs(Protocol):
         Parameters
         ----------
         query
-            Its statistic says how many outcomes there are. If it has several parts, each is asked of draws of its
-            own, and `evaluate_parts` is handed the part and the number of every draw; also where there is one part, if
-            the query is `numbered`.
+            Its statistic determines how many outcomes there are. If it has several parts, each has its own draws, and
+            `evaluate_parts` gets the part and the number of every draw; it is also used for one part if the query is
+            `numbered`.
         draws
             Rows drawn for each part, uniformly and with replacement.
         mass
             With probability `outcomes * mass` an outcome is replaced by a uniformly random one: every outcome has at
-            least probability `mass`, whatever the rows say.
+            least probability `mass`, whatever the rows are.
         rng
             The source of all randomness.
 
@@ -59,12 +59,12 @@ class RowVerbs(Protocol):
         ...
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Return what selected rows say, in the order of the selection. Secret.
+        """Return the values of selected rows, in the order of the selection. Secret.
 
         Parameters
         ----------
         query
-            What is asked of each row.
+            The query to evaluate on each row.
         selection
             Which rows are drawn, and how many.
         rng
@@ -72,8 +72,8 @@ class RowVerbs(Protocol):
 
         Returns
         -------
-        One value for each row, or one line of values if the query gives them; for several parts the selection is made
-        anew for each, and the values of part j are `values[j]`.
+        One value for each row, or one line of values if the query returns lines; with several parts, each has its own
+        selection, and the values of part j are `values[j]`.
         """
         ...
 
@@ -87,7 +87,7 @@ class RowSource(RowVerbs, Protocol):
 
     @property
     def name(self) -> str:
-        """What the dataset is called: names its ledger and its place in a shared database."""
+        """The name of the dataset, also used for its ledger and its place in a shared database."""
         ...
 
     @property
@@ -102,7 +102,7 @@ class RowSource(RowVerbs, Protocol):
 
     @property
     def location(self) -> Path | None:
-        """The folder that holds the rows; None if they are in memory. A ledger lies beside it."""
+        """The folder that holds the rows; None if they are in memory. The ledger is stored beside it."""
         ...
 
     def __len__(self) -> int:
@@ -111,28 +111,28 @@ class RowSource(RowVerbs, Protocol):
 
 
 class Folds(Protocol):
-    """What a row source may do beside: `sample` of all rows for those who need no more than totals, in one pass."""
+    """An optional ability of a row source: totals over all rows in one pass, instead of `sample` of all rows."""
 
     def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
-        """Return the totals of all rows; `rng` is for units, of which a random row speaks. Secret."""
+        """Return the totals of all rows; `rng` chooses the row that represents each unit. Secret."""
         ...
 
 
 @runtime_checkable
 class Kept(Protocol):
-    """What a row source may do beside: say that its files are damaged, and let go of them."""
+    """An optional ability of a row source: to report that its files are damaged, and to close them."""
 
     def require_sound(self) -> None:
-        """Refuse if the data are known to be damaged: before anything is charged."""
+        """Refuse, before anything is charged, if the data are known to be damaged."""
         ...
 
     def close(self) -> None:
-        """Stop whatever goes on in the background."""
+        """Stop any background work."""
         ...
 
 
 class Taken(Protocol):
-    """What a question takes of the budget, or all of them together, or those before it."""
+    """What is taken from the budget: by one question, by all of them, or by those before one."""
 
     @property
     def charge(self) -> int:
@@ -146,16 +146,16 @@ class Taken(Protocol):
 
 
 class LedgerView(Protocol):
-    """The ledger, as rows see it: what was reserved in it, and its secrets."""
+    """The ledger as rows see it: what was reserved in it, and its secrets."""
 
     @property
     def first(self) -> str:
-        """The hash of its first entry, which tells it from every other; "" before."""
+        """The hash of its first entry, which distinguishes it from every other ledger; "" before there is one."""
         ...
 
     @property
     def taken(self) -> Taken:
-        """How much has been taken by anybody, ahead or not."""
+        """How much has been taken by all processes, including what is reserved ahead."""
         ...
 
     def key(self, purpose: str) -> bytes:
@@ -164,9 +164,9 @@ class LedgerView(Protocol):
 
 
 class Draws(Protocol):
-    """Where the draws of questions come from, under one plan: drawn anew for each, or dealt beforehand."""
+    """Where the draws of questions come from, under one plan: fresh draws for each question, or dealt beforehand."""
 
-    dealt: bool  # beforehand, for the mechanism of the plan and no other; then they end
+    dealt: bool  # whether they were dealt beforehand: then only for the plan's mechanism, and in limited number
 
     def join(self) -> None:
         """Refuse draws that were used beyond what the ledger has taken, or by another ledger."""
@@ -174,19 +174,19 @@ class Draws(Protocol):
 
     @property
     def reach(self) -> tuple[int, int, int]:
-        """How far charge and statements can be taken until the draws end; the charge is counted modulo the third."""
+        """The most charge and statements that the draws last for; the charge counts modulo the third number."""
         ...
 
     def expect(self, costs: Sequence[Taken]) -> None:
-        """Hear what questions are about to reserve: a chance to refuse damaged rows, or to find more draws."""
+        """Hook before questions reserve these costs: may refuse damaged rows, or find more draws."""
         ...
 
     def refuse(self, costs: Sequence[Taken]) -> None:
-        """Say why the ledger has refused questions of these costs, if it is for want of draws."""
+        """Raise the reason why the ledger refused questions of these costs, if too few draws are left."""
         ...
 
     def rows_for(self, place: Taken, cost: Taken) -> tuple["RowSource", "RowSource | None"]:
-        """Return the rows that answer a question, and those that only check its guess, if the plan has such.
+        """Return the rows that answer a question, and those that only check guesses, if the plan has such rows.
 
         Parameters
         ----------
@@ -200,14 +200,14 @@ class Draws(Protocol):
 
 @runtime_checkable
 class DealtRows(Protocol):
-    """A row source that was dealt beforehand, and so says which plan it suits and which draws a question has."""
+    """A row source that was dealt beforehand, so it decides which plan fits and which draws a question gets."""
 
     def plan_for(self, request: "PlanRequest") -> "Plan":
         """Return the plan of a new ledger."""
         ...
 
     def draws_under(self, plan: "Plan", ledger: LedgerView) -> Draws:
-        """Return its draws under a plan; refuse a plan that they are not for."""
+        """Return its draws under a plan; refuse a plan that they do not fit."""
         ...
 
 
@@ -216,7 +216,7 @@ class FrameLike(Protocol):
 
     @property
     def columns(self) -> Any:
-        """Names or columns, as its library has it."""
+        """Names or columns, depending on its library."""
         ...
 
     @property
@@ -226,7 +226,7 @@ class FrameLike(Protocol):
 
 
 class ArrowStream(Protocol):
-    """Whatever exports its rows as a stream of Arrow data: a query of DuckDB, a reader of PyArrow, ..."""
+    """Anything that exports its rows as an Arrow stream: a DuckDB query, a PyArrow reader, ..."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the stream."""
@@ -234,7 +234,7 @@ class ArrowStream(Protocol):
 
 
 ColumnLike: TypeAlias = NDArray[Any] | Sequence[object] | pl.Series
-# Whatever `open_rows` takes.
+# Everything that `open_rows` accepts.
 Table: TypeAlias = (
     str | Path | Sequence[str | Path] | Mapping[str, ColumnLike] | FrameLike | pl.LazyFrame | ArrowStream | RowSource
 )

@@ -1,10 +1,10 @@
 """What a deal is made from: the rows of a table in chunks, or whole units, and how many there are.
 
-    Supply     counted; it can be read from the beginning again
-    counted    rows as they come; a stream is written to disk first, since nobody can count it otherwise
-    by_unit    rows by unit (`units`), written to disk in files that no unit straddles
+    Supply     a table of known size, which can be read again from the beginning
+    counted    rows in their order; a stream is written to disk first, since it cannot be counted otherwise
+    by_unit    rows grouped by unit (`units`), written to disk in files that no unit straddles
 
-The number of what is drawn from must be known before the first card is dealt.
+The number of rows or units must be known before the first card is dealt.
 """
 
 import json
@@ -22,11 +22,11 @@ from holdfast.rows.cards import chunks
 from holdfast.rows.scans.scan import Scan
 from holdfast.rows.units import Grouping
 
-MOST_ROWS = 1 << 20  # of one unit: they are in memory together, as often as the unit is drawn from a chunk
+MOST_ROWS = 1 << 20  # of one unit: they are in memory together, once for every time the unit is drawn from a chunk
 
 
 class Chunk(NamedTuple):
-    """Rows that are dealt at once, and how many of them each unit has, if units are drawn.
+    """Rows that are dealt together, and how many of them each unit has, if units are drawn.
 
     `first` is the number of the first row, or unit, in the table.
     """
@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
     first: int = 0
 
     def numbered(self, column: str) -> pl.DataFrame:
-        """Return the rows with the number of each, or of its unit."""
+        """Return the rows with a column of their numbers, or of the numbers of their units."""
         count = self.rows.height if self.lengths is None else self.lengths.size
         numbers = np.arange(self.first, self.first + count)
         each = numbers if self.lengths is None else np.repeat(numbers, self.lengths)
@@ -45,14 +45,14 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Supply:
-    """A table that was counted.
+    """A table of known size.
 
     Parameters
     ----------
     rows, drawn
-        How many rows it has, and how many of what is drawn: rows, or units.
+        How many rows it has, and how many rows or units there are to draw from.
     read
-        Yields rows in batches, after so many of them.
+        Yields rows in batches, skipping a given number of rows.
     unit
         The column that names units; then no unit straddles two batches.
     """
@@ -65,16 +65,16 @@ class Supply:
     def chunks(
         self, size: int, done: int, reading: Iterator[pl.DataFrame] | None = None
     ) -> Iterator[tuple[int, Chunk]]:
-        """Yield chunks of about `size` rows with their numbers; cut alike whoever asks.
+        """Yield chunks of about `size` rows with their numbers; the cuts are the same every time.
 
         Parameters
         ----------
         size
-            Of a chunk.
+            The rows of a chunk.
         done
             How many rows were dealt before.
         reading
-            All rows, if somebody has begun to read them.
+            An iterator over all rows, if reading has already begun.
         """
         if self.unit is None:
             left = (reading or self.read(done)) if done < self.rows else ()
@@ -90,7 +90,7 @@ class Supply:
 
 
 def counted(scan: Scan, work: Path) -> Supply:
-    """Count rows, or write them down to be counted."""
+    """Count rows, or write them to disk to be counted."""
     rows = scan.rows()
     if rows is None:
         spool = Spool(work)
@@ -101,7 +101,7 @@ def counted(scan: Scan, work: Path) -> Supply:
 
 
 def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
-    """Put rows together by unit and write them down; whoever goes on finds them there."""
+    """Group rows by unit and write them to disk, where a resumed deal finds them."""
     spool, about = Spool(work), work / "by-unit.json"
     if about.exists():
         units, spool.files, spool.rows = json.loads(about.read_text(encoding="ascii"))
@@ -114,10 +114,10 @@ def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
         if last > MOST_ROWS:
             raise RowSourceError(
                 f"A unit of {unit!r} has more than {MOST_ROWS:,} rows, and a card holds all rows of its unit. Open the"
-                f" table itself with unit={unit!r}, or sum up its rows first.",
+                f" table itself with unit={unit!r}, or aggregate its rows first.",
                 column=unit,
             )
-        # The last unit may go on in the next batch.
+        # The last unit may continue in the next batch.
         tail, batch = batch.slice(batch.height - last), batch.head(batch.height - last)
         spool.write(batch)
     if tail is not None:
@@ -141,7 +141,7 @@ class Spool:
             self.files, self.rows = self.files + 1, self.rows + batch.height
 
     def read(self, after: int) -> Iterator[pl.DataFrame]:
-        """Yield what comes after so many rows."""
+        """Yield the rows that follow the first `after` rows."""
         for number in range(self.files):
             batch = pl.read_ipc(self._path(number))
             yield batch.slice(after)
@@ -152,12 +152,12 @@ class Spool:
 
 
 def lengths_of(together: pl.DataFrame, unit: str) -> NDArray[np.int64]:
-    """Return how many rows each unit has, whose rows lie together."""
+    """Return how many rows each unit has, in a frame grouped by unit."""
     return together[unit].rle().struct.field("len").to_numpy().astype(np.int64)
 
 
 def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
-    """Cut a batch between units, into chunks of at most `size` rows, or of one unit that has more.
+    """Cut a batch between units into chunks of at most `size` rows, or of one unit if it has more.
 
     >>> frame = pl.DataFrame({"unit": [1, 1, 1, 2, 3, 3]})
     >>> [lengths.tolist() for _, lengths in whole_units(frame, "unit", 3)]

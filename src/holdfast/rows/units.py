@@ -1,13 +1,13 @@
-"""Units: rows that belong together lie together, and one draw is one unit.
+"""Units: rows that belong together are stored together, and one draw is one unit.
 
-    Units       where the rows of each unit lie, and which of them speak
-    grouped     columns in memory, their rows by unit
-    Grouping    a stream of batches becomes a stream in which rows lie by unit, in bounded memory
+    Units       where the rows of each unit are, and which row represents a unit
+    grouped     columns in memory, with their rows grouped by unit
+    Grouping    turns a stream of batches into a stream grouped by unit, in bounded memory
 
-How a stream is grouped: batches, small enough for the processor's cache, are put in order of partitions, by a hash of
-the unit; some of them together are a chunk, which is written to disk partition after partition; then each partition is
-read from all chunks, sorted by unit, and passed on. A partition that is too large is partitioned again by another hash;
-one that is a single unit is passed on as it is.
+How a stream is grouped: batches, small enough for the processor's cache, are sorted by partition, a hash of the unit;
+several batches form a chunk, which is written to disk partition after partition; then each partition is read from all
+chunks, sorted by unit, and passed on. A partition that is too large is partitioned again by another hash; one that is a
+single unit is passed on unsorted.
 """
 
 import io
@@ -32,13 +32,13 @@ from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest
 from holdfast.schema import Column, Schema, Type
 
-FEW_UNITS = 1_000  # whose rows come into the cache together
-PARTITION_BYTES = 8 << 20  # sorted at once: little enough to stay in cache
-MOST_BYTES = 128 << 20  # of a partition, before it is partitioned again
+FEW_UNITS = 1_000  # units whose rows are brought into the cache together
+PARTITION_BYTES = 8 << 20  # sorted at once: small enough to stay in cache
+MOST_BYTES = 128 << 20  # of a partition; a larger one is partitioned again
 CHUNK_BYTES = 128 << 20  # written at once
 BATCH = 1 << 18  # rows partitioned or passed on at once
 PARTITIONS = 64  # of a stream of unknown length
-MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
+MOST_PARTITIONS = 256  # in one pass, so that a partition's part of a chunk does not get tiny
 _NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
 
 
@@ -46,8 +46,8 @@ _NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, 
 class Units:
     """The rows of unit i are rows starts[i] to starts[i+1] - 1.
 
-    `moved` says where the rows of the table as it was given lie now, if they are in memory: content is hashed in the
-    order in which it came, so that the same rows have the same budget, with units or without.
+    For rows in memory, `moved` maps the original order of the table to the order now: content is hashed in the original
+    order, so that the same rows have the same fingerprint, and so the same budget, with units or without.
     """
 
     starts: Indices
@@ -59,7 +59,8 @@ class Units:
     def one_row(self, units: Indices, rng: Generator, places: int | None) -> tuple[Indices, NDArray[np.bool_] | None]:
         """Return a random row of each unit; and with `places`, which draws found none.
 
-        With places, a unit has at least so many, each as likely as the others; its rows come first.
+        With `places`, a unit has at least that many equally likely places; its rows fill the first ones, and a draw of
+        an empty place finds no row.
         """
         first, sizes = self._lie(units)
         if places is None:
@@ -69,14 +70,14 @@ class Units:
         return first + np.where(empty, 0, place), empty
 
     def all_rows(self, units: Indices, size: int) -> Iterator["RowsOfUnits"]:
-        """Yield all rows of these units, at most `size` at once, in memory that the next ones are written to."""
+        """Yield all rows of these units, at most `size` at once; the next block reuses the memory."""
         first, sizes = self._lie(units)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
         if 0 < total <= size:
             yield RowsOfUnits(_consecutive(first, sizes, ends), 0, first, sizes, ends)
             return
-        shift = first - (ends - sizes)  # from a row's number among these rows to where it lies
+        shift = first - (ends - sizes)  # from a row's number among these rows to its number in the table
         for start in range(0, total, size):
             stop = min(start + size, total)
             begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
@@ -86,25 +87,25 @@ class Units:
             yield RowsOfUnits(_consecutive(lie, counts, upto), begin, lie, counts, upto)
 
     def _lie(self, units: Indices) -> tuple[Indices, Indices]:
-        """Return where the rows of these units begin, and how many they are."""
-        first = self.starts.take(units, mode="clip")  # draws are inside: nothing has to be checked
+        """Return where the rows of these units begin, and how many there are."""
+        first = self.starts.take(units, mode="clip")  # draws are in range, so no check is needed
         return first, self.starts.take(units + 1, mode="clip") - first
 
 
 class RowsOfUnits(NamedTuple):
-    """Rows of some units, one unit after the other."""
+    """Rows of some units, one unit after another."""
 
     rows: Indices
-    begin: int  # the number of the first unit, among those that were asked for
-    first: Indices  # of each unit, where it begins,
-    counts: Indices  # how many rows it has here,
-    ends: Indices  # and where they end among these
+    begin: int  # the number of the first unit, among the requested ones
+    first: Indices  # for each unit: its first row in this block
+    counts: Indices  # for each unit: how many rows it has in this block
+    ends: Indices  # for each unit: where its rows end in this block
 
     def values(self, column: NDArray[Any], pool: BufferPool) -> NDArray[Any]:
-        """Return what a column has in these rows.
+        """Return the values of a column in these rows.
 
-        A few units at a time, of which the first and the last row are read before all of them: many that are far apart
-        come into the cache together, and are still there. One row after the other takes three times as long.
+        For some units at a time, the first and the last row of each are read before all rows: so the processor fetches
+        many distant cache lines at once, and finds them in the cache later. Row by row takes three times as long.
         """
         found, touched = pool(column.dtype, self.rows.size), pool(column.dtype, FEW_UNITS)
         last, low = self.first + self.counts - 1, 0
@@ -118,16 +119,16 @@ class RowsOfUnits(NamedTuple):
         return found
 
 
-_memory = BufferPool()  # faulting in a new megabyte would cost as much as writing it
+_memory = BufferPool()  # page faults of a new megabyte would cost as much as writing it
 
 
 def _consecutive(first: Indices, counts: Indices, ends: Indices) -> Indices:
-    """Return first[0], first[0] + 1, and so on, `counts[0]` of them, then those from first[1], and so on."""
+    """Return counts[0] consecutive numbers from first[0] on, then counts[1] from first[1] on, and so on."""
     _memory.reset()
     rows = _memory(np.dtype(np.int64), int(ends[-1]))
     rows.fill(1)
     rows[0] = first[0]
-    rows[ends[:-1]] = first[1:] - (first[:-1] + counts[:-1] - 1)  # nobody is without a row
+    rows[ends[:-1]] = first[1:] - (first[:-1] + counts[:-1] - 1)  # every unit has a row
     return np.cumsum(rows, out=rows)
 
 
@@ -135,10 +136,10 @@ _running = BufferPool()
 
 
 def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
-    """Return the sum of each unit's values, which lie one unit after the other and end before `ends`."""
+    """Return the sum of each unit's values, which are stored one unit after another and end before `ends`."""
     if values.dtype.kind != "b":
         return np.add.reduceat(values, np.concatenate([[0], ends[:-1]]))
-    _running.reset()  # of truths the differences are exact, and half the work
+    _running.reset()  # for booleans, differences of running sums are exact, and half the work
     short = np.int32 if values.size < 1 << 31 else np.int64
     upto = np.cumsum(values, out=_running(np.dtype(short), values.size)).take(ends - 1)
     upto[1:] -= upto[:-1].copy()
@@ -146,19 +147,19 @@ def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
 
 
 def _uniform(counts: Indices, rng: Generator) -> Indices:
-    """Return for each count a whole number below it, uniformly up to 2^-53: a quarter of the time of an exact one."""
+    """Return a random number below each count, uniform up to 2^-53: four times as fast as an exactly uniform one."""
     return (rng.random(counts.size) * counts).astype(np.int64)
 
 
 def check_unit(unit: str, schema: Schema) -> None:
-    """Refuse what cannot name units."""
+    """Refuse a column that cannot name units."""
     if not isinstance(unit, str) or unit not in schema:
         shown = ", ".join(schema.names[:20])
         raise InvalidArgument(f"unit must be a column of {schema.dataset}; got {unit!r}. It has: {shown}.", name="unit")
     if schema[unit].type is Type.FLOAT:
         raise InvalidArgument(
-            f"unit must be a column of texts, whole numbers or dates; {unit!r} has numbers, of which two may differ by"
-            " rounding. Convert it first.",
+            f"unit must be a column of texts, whole numbers or dates; {unit!r} has floating-point numbers, where equal"
+            " values may differ by rounding. Convert it first.",
             name="unit",
         )
     if len(schema) == 1:
@@ -166,11 +167,11 @@ def check_unit(unit: str, schema: Schema) -> None:
 
 
 class UnitColumn(UserWarning):
-    """A column seems to name units, of which some may have several rows."""
+    """A column seems to name units, some of which may have several rows."""
 
 
 def likely_unit(schema: Schema) -> str | None:
-    """Return a column that seems to name units, by its own name alone: nothing is read.
+    """Return a column that seems to name units, judging by its name alone: nothing is read.
 
     >>> names = ["id", "width", "patient_id", "ward"]
     >>> likely_unit(Schema(tuple(Column(name, Type.INT, True) for name in names)))
@@ -181,7 +182,7 @@ def likely_unit(schema: Schema) -> str | None:
 
 
 def warn_of_units(schema: Schema) -> None:
-    """Ask about a column that seems to name units, where none is declared."""
+    """Warn of a column that seems to name units, if no unit is declared."""
     unit = None if schema.unit is not None else likely_unit(schema)
     if unit is not None:
         check.warn(
@@ -193,7 +194,7 @@ def warn_of_units(schema: Schema) -> None:
 
 
 def refuse_missing_unit(unit: str, missing: bool) -> None:
-    """Refuse rows that belong to nobody."""
+    """Refuse rows without a unit."""
     if missing:
         raise RowSourceError(
             f"Column {unit!r} has missing values, so it is not known which rows belong together. Fill them in, or leave"
@@ -203,7 +204,7 @@ def refuse_missing_unit(unit: str, missing: bool) -> None:
 
 
 def grouped(columns: Sequence[pl.Series], unit: str) -> tuple[list[pl.Series], Units]:
-    """Return columns in memory with their rows by unit, and where these lie."""
+    """Return columns in memory with their rows grouped by unit, and where the units are."""
     (names,) = (_text(series) for series in columns if series.name == unit)
     refuse_missing_unit(unit, names.null_count() > 0)
     order = names.alias("unit").to_frame().select(pl.arg_sort_by("unit", maintain_order=True)).to_series()
@@ -214,7 +215,7 @@ def grouped(columns: Sequence[pl.Series], unit: str) -> tuple[list[pl.Series], U
 
 @dataclass
 class Grouping:
-    """Puts the rows of a stream together by unit; `starts` and `digests` are known at its end.
+    """Groups the rows of a stream by unit; `starts` and `digests` are known at its end.
 
     Parameters
     ----------
@@ -225,14 +226,14 @@ class Grouping:
     columns
         How each column is stored.
     dataset
-        What to call the table in a refusal.
+        The name of the table in error messages.
     """
 
     unit: str
     folder: Path
     columns: InitVar[Mapping[str, Storage]]
     dataset: InitVar[str]
-    digests: list[ColumnDigest] = field(init=False)  # of the rows in the order in which they came
+    digests: list[ColumnDigest] = field(init=False)  # of the rows in their original order
     _sizes: list[NDArray[np.int64]] = field(init=False, default_factory=list)
     _files: int = field(init=False, default=0)
     _categories: dict[str, pl.DataType] = field(init=False, default_factory=dict)
@@ -242,13 +243,13 @@ class Grouping:
         self.digests = [ColumnDigest(name, storage) for name, storage in columns.items()]
 
     def batches(self, batches: Iterator[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
-        """Yield all rows of `batches`, of which there are so many if that is known, with those of a unit together."""
+        """Yield all rows of `batches`, grouped by unit; `rows` is their number if it is known."""
         taken = (self._taken(batch) for batch in batches if batch.height)
         for together in self._together(taken, rows, 0):
             yield from map(self._named, together.iter_slices(BATCH))
 
     def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
-        """Hash a batch; return it with the numbers of categories instead of texts, but for the units' own names."""
+        """Hash a batch; return it with numbers in place of categories, except in the unit column."""
         refuse_missing_unit(self.unit, batch[self.unit].null_count() > 0)
         for digest in self.digests:
             digest.add(_text(batch[digest.name]))
@@ -265,14 +266,14 @@ class Grouping:
         return first.to_frame().hstack(others)
 
     def _named(self, batch: pl.DataFrame) -> pl.DataFrame:
-        """Undo what was done to categories: Polars gives them the same numbers in every batch."""
+        """Turn numbers back into categories: Polars gives a category the same number in every batch."""
         for name, dtype in self._categories.items():
             batch.replace_column(batch.columns.index(name), batch[name].cat.to(dtype))
         return batch
 
     @cached_property
     def starts(self) -> Indices:
-        """Where each unit begins; last, where the last one ends. Known at the end."""
+        """Where each unit begins, then where the last one ends. Known at the end of the stream."""
         return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
     def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
@@ -306,7 +307,7 @@ class Grouping:
             spill.remove()
 
     def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        # By place: Polars reads some names as patterns. By one thread: several work half as long again in all.
+        # By position, since Polars takes some names for patterns. On one thread: several use 50 % more processor time.
         together = frame.sort(pl.nth(frame.columns.index(self.unit)), multithreaded=False)
         self._sizes.append(_sizes(together[self.unit]))
         return together
@@ -322,23 +323,23 @@ class _Spill:
     def __init__(self, unit: str, partitions: int, seed: int, rows_at_once: int) -> None:
         self._unit, self._partitions, self._seed, self._most = unit, partitions, seed, rows_at_once
         self.rows = np.zeros(partitions, np.int64)
-        self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit in each chunk
-        self._waiting: list[tuple[pl.DataFrame, list[int]]] = []  # in order of partitions, and where each begins
+        self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit of each chunk
+        self._waiting: list[tuple[pl.DataFrame, list[int]]] = []  # sorted by partition, and where each begins
         self._waiting_rows = 0
         self._chunks: list[tuple[Path, list[int]]] = []  # a file, and where each partition begins in it
 
     def add(self, batch: pl.DataFrame) -> bool:
-        """Keep a batch; return whether there is enough for a chunk."""
+        """Add a batch; return whether there is enough for a chunk."""
         number = (batch[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
         counts = np.bincount(number, minlength=self._partitions)
-        order = np.argsort(number, kind="stable")  # of 16 bits: by counting, in linear time
+        order = np.argsort(number, kind="stable")  # numpy sorts 16 bits by counting, in linear time
         self._waiting.append((batch[order], [0, *np.cumsum(counts).tolist()]))
         self.rows += counts
         self._waiting_rows += batch.height
         return self._waiting_rows >= self._most
 
     def write(self, path: Path) -> None:
-        """Write what is kept as one chunk."""
+        """Write the waiting batches as one chunk."""
         if not self._waiting:
             return
         waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
@@ -362,7 +363,7 @@ class _Spill:
         return len(self._ends[partition]) == 1
 
     def read(self, partition: int) -> Iterator[pl.DataFrame]:
-        """Yield the rows of a partition, one chunk after the other."""
+        """Yield the rows of a partition, one chunk after another."""
         for path, places in self._chunks:
             start, end = places[partition], places[partition + 1]
             if end > start:
@@ -377,7 +378,7 @@ class _Spill:
 
 
 def _text(series: pl.Series) -> pl.Series:
-    """Return texts for categories."""
+    """Return categories as texts; other series unchanged."""
     return series.cast(pl.String) if isinstance(series.dtype, pl.Categorical | pl.Enum) else series
 
 

@@ -1,10 +1,9 @@
-"""Linear models that learn through a session: declared bounds, one fit for each weight vector, weights in own units.
+"""Linear models that learn through a session: declared bounds, one fit per weight vector, weights in features' units.
 
 `fit(X, y)` opens a session on the given rows, planned for `fits` fits: all fits of a process to the same rows share it,
-and the same fit again is free. `fit_session` learns from the
-rows of an open session, named by columns, and its cost is charged there. The session is never a parameter: cloning
-an estimator copies no data and no budget. Constructors only store, as scikit-learn demands: every class is a dataclass
-of its parameters.
+and repeating a fit is free. `fit_session` learns from the rows of an open session, with features named by column, and
+its cost is charged there. The session is never a parameter: cloning an estimator copies no data and no budget.
+Constructors only store their arguments, as scikit-learn requires: every class is a dataclass of its parameters.
 """
 
 import warnings
@@ -35,28 +34,28 @@ from holdfast.session import Session
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
-LEAST_ROWS = 20  # of the information guarantee
+LEAST_ROWS = 20  # fewest rows for which the information guarantee can plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """The parameters and the two ways to learn.
+    """The parameters, and the two ways to learn.
 
     Parameters
     ----------
     bounds
         The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
     radius
-        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto": found on the way, for the
-        price of six more answers a model.
+        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto" searches for a radius, for the
+        price of six more answers per model.
     l2
         The factor of half the squared norm of the scaled weights.
     iterations, rows_per_coordinate, average
         What to spend, and which points of the descent are averaged; as for `Session.minimize`.
     confidence
-        Of the session that `fit` opens.
+        The confidence of the session that `fit` opens.
     fits
-        How many different fits to the same rows that session is planned for, by whichever estimator.
+        How many different fits to the same rows, by any estimators, that session is planned for.
     random_state
         Makes the session that `fit` opens reproducible, for tests: each has its own budget.
     """
@@ -72,12 +71,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     random_state: int | np.random.RandomState | None = None
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
-        raise NotImplementedError  # which loss it is makes the estimator
+        raise NotImplementedError  # each estimator defines its loss
 
     # -- learning -----------------------------------------------------------------------------------------------
 
     def _learn(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
-        """Fit once for each target; `coef_` has one line of weights for each, in the features' own units."""
+        """Fit once for each target; `coef_` has one row of weights per target, in the features' own units."""
         declared = {name: self._bounds_of(name) for name in features}
         answers = [
             session.minimize(
@@ -106,7 +105,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
         """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy.
 
-        A radius that is to be found takes some more.
+        Searching for a radius takes a few more.
         """
         check.whole(fits=self.fits)
         names = self._names(X.shape[1])
@@ -118,16 +117,17 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         looks = LOOKS if self.radius == AUTO else 0
         queries = self.fits * (targets * (X.shape[1] + 3 + looks) + 1)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins", "end": True}
-        # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
+        # With too few rows for any promise, other guarantees would turn over so many coins that the fit would be noise;
+        # the information guarantee does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
         goal["guarantee"] = "information" if few else "best"
-        with warnings.catch_warnings():  # who fits a model to few rows may well want no more than the model
+        with warnings.catch_warnings():  # the caller may want only the model, without any promise
             warnings.simplefilter("ignore", VacuousPlan)
             session = Session(columns | {column: y}, seed=seed, **goal)
         return session, [*names, column]
 
     def _learn_once(self, session: Session, features: Sequence[str], targets: Sequence[str], column: str) -> None:
-        """Learn in a session that `fit` opened, say how good the model is, and close it."""
+        """Learn in a session that `fit` opened, certify how good the model is, and close the session."""
         try:
             with session:
                 self._learn(session, features, targets)
@@ -137,7 +137,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise BudgetExhausted(f"{refusal.message} {advice}", **refusal.fields) from None
 
     def _certify(self, session: Session, features: Sequence[str], column: str) -> None:
-        """Ask for more than the loss, where there is something to ask."""
+        """Ask about more than the loss, for models that have more to certify."""
 
     def _names(self, count: int) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
@@ -150,7 +150,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     # -- predicting ---------------------------------------------------------------------------------------------
 
     def _linear(self, X: Any) -> Array:
-        """Return <weights, features> for every weight vector; features are clipped as they were for learning."""
+        """Return <weights, features> plus intercept for every weight vector; features are clipped as in learning."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         scores: Array = np.clip(X, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
@@ -158,10 +158,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
-    """One weight vector for two classes, one for each class otherwise.
+    """One weight vector for two classes, otherwise one per class.
 
-    After `fit`, `certified_accuracy_` is the share of the population that the model gets right, with its interval: it
-    holds although the model was fitted to the same rows. After `fit_session`, `scorer` asks for it.
+    After `fit`, `certified_accuracy_` is the share of the population that the model gets right, with an interval that
+    holds although the model was fitted to the same rows. After `fit_session`, use `scorer` to ask for it.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -179,13 +179,13 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return self
 
     def _certify(self, session: Session, features: Sequence[str], column: str) -> None:
-        """Ask how often the model is right, on the rows it was fitted to; the same model again is free."""
+        """Ask how often the model is right, on the rows it was fitted to; asking about the same model again is free."""
         lower, upper, weights, intercepts = self.lower_, self.upper_, np.atleast_2d(self.coef_), self.intercept_
 
         def right(rows: pl.DataFrame) -> Any:
             inputs = np.column_stack([rows.get_column(name).to_numpy() for name in features])
             clipped = np.clip(np.nan_to_num(inputs), lower, upper)
-            # Row by row: a product of matrices rounds differently in batches of different sizes.
+            # Row by row, because a matrix product rounds differently in batches of different sizes.
             scores = (clipped[:, None, :] * weights).sum(axis=2) + intercepts
             winners = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
             return rows.get_column(column).to_numpy() == winners
@@ -200,8 +200,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     ) -> Self:
         """Learn from the rows of a session. `classes` are declared, never read from the data.
 
-        With the default classes `target` is a yes-or-no column or expression; with others it is a column that holds
-        them. Two classes are one fit, more are one fit each.
+        With the default classes, `target` is a yes-or-no column or expression; with others, a column that contains
+        them. Two classes need one fit; more need one fit each.
         """
         labels = np.array(list(classes))
         if len(labels) < 2 or len(np.unique(labels)) < len(labels):
@@ -237,7 +237,7 @@ class LogisticRegression(LinearClassifier):
         return Logistic(features, target, l2=self.l2)
 
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class; several classes share in proportion to their own."""
+        """Return the probability of each class; with more than two, each class's own probability, normalized."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             yes = expit(scores)
@@ -263,10 +263,11 @@ class LinearSVC(LinearClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Least squares for a target declared `target_within` bounds; predictions are clipped to them.
+    """Least squares for a target with declared bounds `target_within`; predictions are clipped to them.
 
-    `fit`, which is given the targets, refuses values outside, unless `clip` says that they count as the nearer bound.
-    `fit_session` never looks: there the target is the clipped one, as in every question of a session.
+    `fit`, which gets the targets, refuses values outside the bounds unless `clip` is true; then they count as the
+    nearer bound. `fit_session` does not check, which would read data: it always clips, like every question of a
+    session.
     """
 
     target_within: Bounds = (-3.0, 3.0)
@@ -284,7 +285,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         if outside and not self.clip:
             raise InvalidArgument(
                 f"{outside:,} of {len(y):,} targets lie outside target_within=({low:g}, {high:g}). Declare the range"
-                " that is meant, or say clip=True to fit the model to targets clipped to it.",
+                " you mean, or pass clip=True to fit the model to targets clipped to it.",
                 name="target_within",
             )
         session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
@@ -308,7 +309,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HuberRegressor(LinearRegression):
-    """The same with Huber's loss: quadratic up to `delta`, a share of half the target's range, linear beyond."""
+    """The same with Huber's loss: quadratic up to `delta` times half the target's range, linear beyond."""
 
     delta: float = 0.25
 

@@ -1,24 +1,24 @@
-"""Score models on the rows of a session: every score is an answer, charged to the ledger, valid however one searches.
+"""Score models on the rows of a session: every score is an answer, charged to the ledger, valid under any search.
 
     search = GridSearchCV(model, grid, scoring=scorer(session, "accuracy", features=[...], target="late"))
 
-The rows that cross-validation hands over are ignored: the model is judged on the session's rows, and its score is the
-value of an interval for the population that holds for all scores of the search at once (`answers`).
+The rows that cross-validation passes in are ignored: the model is judged on the session's rows. Its score comes with an
+interval for the population, and all intervals of the search hold at once (`answers`).
 
-Where the session only checks guesses (`hold_back`), those rows are what the guess is made of: their score is checked on
-the held rows. A guess that holds is the score; of one that does not, the end of its margin that the held rows are
+If the session only checks guesses (`hold_back`), the rows passed in provide the guess: the score on them is checked on
+the held rows. If the guess holds, it is the score; if not, the score is the end of its margin that the held rows lie
 beyond. A search whose guesses hold costs next to nothing, however long it is.
 
-`confusion` and `calibration` say how a classifier errs: one histogram says how many rows are in each cell (what is, and
-what is predicted), for the price of one answer a cell. Precision, recall and F1 are shares of shares; their ranges over
-everything that the four intervals allow hold together with all other answers of the session.
+`confusion` and `calibration` show how a classifier errs: one histogram counts the rows in each cell (actual and
+predicted label), for the price of one answer per cell. Precision, recall and F1 are ratios of these shares; their
+ranges over all values that the four intervals allow hold together with all other answers of the session.
 
-On a board, every score is a submission, told only if it is better than all before:
+On a board, every score is a submission; the board reveals it only if it is better than all before:
 
     search = GridSearchCV(model, grid, scoring=board_scorer(board, cases, ids), cv=ShuffleSplit(1))
 
-The model predicts the board's cases, which are public, and its predictions are submitted. The model that a search
-prefers is the one that climbed highest; `answers` has the intervals.
+The model predicts the board's cases, which are public, and its predictions are submitted. The search selects the model
+that climbed highest; `answers` has the intervals.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ METRICS = (*SHARES, "brier", "log_loss", "absolute_error", "squared_error")
 
 @dataclass
 class Scorer:
-    """A callable for `scoring=`. Errors and losses are negated, as scikit-learn wants more to be better."""
+    """A callable for `scoring=`. Errors and losses are negated, since for scikit-learn greater is better."""
 
     session: Session
     metric: str
@@ -76,22 +76,22 @@ class Scorer:
         return answer.value if self.metric in SHARES else -answer.value
 
     def _checked(self, estimator: Any, X: Any, y: Any) -> float:
-        """Check what these rows say of the estimator, with room for their own error and for that of the held rows."""
+        """Check the estimator's score on these rows; the margin covers their sampling error and the held rows'."""
         if X is None or y is None:
-            raise InvalidArgument("X and y must be given: what they say of the estimator is checked.", name="X")
+            raise InvalidArgument("X and y must be given: the estimator's score on them is checked.", name="X")
         columns = {name: np.asarray(X)[:, place] for place, name in enumerate(self.features)}
         if hasattr(X, "columns"):
             columns = {name: np.asarray(X[name]) for name in self.features}
         score = self._complete(_ROW_SCORES[self.metric](self, estimator))
         labels = np.asarray(y)
-        target = pl.Series(labels.tolist() if labels.dtype.kind == "O" else labels)  # objects: texts, or some missing
+        target = pl.Series(labels.tolist() if labels.dtype.kind == "O" else labels)  # objects: texts or missing values
         row_values = np.asarray(score(pl.DataFrame(columns | {self.target: target})), dtype=np.float64)
         held, within = self.session.plan.terms.rows, None if self.metric in SHARES else (0.0, self.most)
         spread = max(
             float(row_values.std()), self.most / sqrt(row_values.size)
-        )  # nothing is known to less than one row
+        )  # a mean is not more precise than one row's worth
         margin = min(self.most, ERRORS * spread * sqrt(1 / row_values.size + 1 / held))
-        least = None if within is None else held  # every row says something
+        least = None if within is None else held  # every row has a value
         answer = self.session.check(score, float(row_values.mean()), margin, within=within, at_least=least)
         self.answers.append(answer)
         ends = {TOO_LOW: answer.guess + answer.margin, TOO_HIGH: answer.guess - answer.margin}
@@ -99,13 +99,13 @@ class Scorer:
         return value if self.metric in SHARES else -value
 
     def _complete(self, score: "RowScore") -> "RowScore":
-        """Return the same, clipped, where nothing is missing: a row without a target counts as the worst."""
+        """Return the same score, clipped and without missing values: a row without a target gets the worst value."""
         if self.metric in SHARES:
             return score
         return lambda rows: np.clip(np.nan_to_num(score(rows), nan=self.most), 0.0, self.most)
 
     def _in_group(self, estimator: Any) -> Answer:
-        """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), which grows with such a share J."""
+        """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), increasing in such a share J."""
 
         def both(rows: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             real = self.positives(rows)
@@ -118,10 +118,10 @@ class Scorer:
         return replace(found, value=_f1(found.value), low=_f1(found.low), high=_f1(found.high))
 
     def _area(self, estimator: Any) -> Answer:
-        """Rank by the probability of the positive label, or, for want of one, by the decision on the scale of one."""
+        """Rank by the probability of the positive label or, without one, by the decision mapped to [0, 1]."""
         within, known = (0.0, 1.0), self._known
         if hasattr(estimator, "predict_proba"):
-            chance = lambda rows: self.probability(estimator, rows)  # noqa: E731  # reads as "a function"
+            chance = lambda rows: self.probability(estimator, rows)  # noqa: E731
             return self.session.auc(chance, self._positive, within=within, where=known)
 
         def squeezed(rows: pl.DataFrame) -> Array:
@@ -142,10 +142,10 @@ class Scorer:
         return np.asarray(np.asarray(estimator.predict(self.inputs(estimator, rows))) == self.positive)
 
     def inputs(self, estimator: Any, rows: pl.DataFrame) -> Any:
-        """Return what the estimator is shown: finite numbers, with names if it learned with names."""
+        """Return the estimator's inputs: finite numbers, with names if it was fitted with names."""
         columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
         matrix = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
-        np.clip(matrix, -LARGEST, LARGEST, out=matrix)  # trees refuse more, and a row that is refused slows all others
+        np.clip(matrix, -LARGEST, LARGEST, out=matrix)  # trees refuse larger values, and retries are slow
         if not hasattr(estimator, "feature_names_in_"):
             return matrix
         return pl.DataFrame(matrix, schema=list(self.features))
@@ -171,7 +171,7 @@ RowScore = Callable[[pl.DataFrame], Any]
 
 
 def only_checks(session: Session) -> bool:
-    """Whether the session says of guesses whether they hold, and nothing else."""
+    """Whether the session only checks guesses and gives no other answers."""
     return not session.plan.standing.answers
 
 
@@ -190,7 +190,7 @@ def _brier(score: Scorer, estimator: Any) -> RowScore:
 def _log_loss(score: Scorer, estimator: Any) -> RowScore:
     def loss(rows: pl.DataFrame) -> Any:
         chance, yes = score.probability(estimator, rows), score.positives(rows)
-        given = np.where(yes == 1, chance, 1 - chance) + 0 * yes  # nothing of a label that is missing
+        given = np.where(yes == 1, chance, 1 - chance) + 0 * yes  # NaN if the label is missing
         return np.minimum(-np.log(np.maximum(given, np.exp(-score.most))), score.most)
 
     return loss
@@ -208,8 +208,8 @@ def _f1(jaccard: float) -> float:
     return 2 * jaccard / (1 + jaccard)
 
 
-Both = Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]  # of what is, and what is predicted
-_GROUPS: dict[str, tuple[Both, Both]] = {  # which share, of which rows
+Both = Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]  # actual, predicted -> chosen
+_GROUPS: dict[str, tuple[Both, Both]] = {  # which share, among which rows
     "precision": (lambda real, predicted: real, lambda real, predicted: predicted),
     "recall": (lambda real, predicted: predicted, lambda real, predicted: real),
     "f1": (lambda real, predicted: real & predicted, lambda real, predicted: real | predicted),
@@ -232,22 +232,23 @@ def scorer(
     most: float | None = None,
     positive: Any = True,
 ) -> Scorer:
-    """Return a scorer for scikit-learn that asks the session, one answer a score; precision, recall and F1 take two.
+    """Return a scorer for scikit-learn that asks the session, one answer per score; precision, recall and F1 take two.
 
-    A session that only checks guesses checks the score that cross-validation's own rows give; it has no precision,
-    recall, F1 or ROC AUC.
+    A session that only checks guesses checks the score on the rows that cross-validation passes in; it has no
+    precision, recall, F1 or ROC AUC.
 
-    A row without a target is wrong for accuracy, and the worst there is where guesses are checked; else it is left out.
+    A row without a target counts as wrong for accuracy, and gets the worst value where guesses are checked; otherwise
+    it is left out.
 
-    ROC AUC takes 17: it is worked out of the shares of positives and of negatives in eight steps of the probability.
+    ROC AUC takes 17: it is computed from the shares of positives and of negatives in eight steps of the probability.
 
-    `most` clips log-loss (5 if left out) and errors (must be declared); Brier scores are at most 1 anyway.
+    `most` clips log-loss (by default at 5) and errors (where it is required); Brier scores are at most 1 anyway.
     """
     check.one_of("metric", metric, METRICS)
     if only_checks(session) and metric not in _ROW_SCORES:
         raise InvalidArgument(
             f"metric must be a mean over rows where a session checks guesses: one of {', '.join(_ROW_SCORES)}; got"
-            f" {metric!r}. A session that answers scores it, too.",
+            f" {metric!r}. A session that answers questions can score it.",
             name="metric",
         )
     for name in (*features, target):
@@ -289,8 +290,8 @@ def calibration(
 ) -> GroupsAnswer:
     """Return how often the label is positive, by the estimator's probability, in `bins` equal parts of [0, 1].
 
-    One question for all bins, and two answers for each; a model is calibrated where the interval meets the bin. Bins
-    with too few rows say so. The groups are called by the middle of their bins.
+    One question covers all bins, at two answers per bin; the model is calibrated in a bin if the interval meets it.
+    Bins with too few rows say so. Each group is named by the middle of its bin.
     """
     check.whole(2, bins=bins)
     check.at_most("the most bins", 50, bins=bins)
@@ -312,7 +313,7 @@ def calibration(
 
 @dataclass
 class BoardScorer:
-    """A callable for `scoring=`, for which more is better, as scikit-learn wants it."""
+    """A callable for `scoring=`; greater is better, as scikit-learn expects."""
 
     board: Board
     cases: Any
@@ -324,8 +325,8 @@ class BoardScorer:
     def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
         """Submit what the estimator predicts; X and y are ignored.
 
-        Returns the worse end of the cell that the board tells (negated, if less is better); if it tells no cell, the
-        worst value of the metric: nothing else is known of a submission that was no better.
+        Returns the worse end of the cell that the board reveals (negated if less is better); if it reveals no cell, the
+        worst value of the metric, since nothing else is known about a submission that was no better.
         """
         answer = self.board.submit({"id": np.asarray(self.ids), **self._predictions(estimator)}, by=self.by)
         self.answers.append(answer)
@@ -337,7 +338,7 @@ class BoardScorer:
         if not metric.rule.probability:
             return {"prediction": np.asarray(estimator.predict(self.cases))}
         known, chances = list(estimator.classes_), np.asarray(estimator.predict_proba(self.cases))
-        if metric.classes:  # one that the model has never seen has no chance
+        if metric.classes:  # a class the model has never seen has probability 0
             unseen = np.zeros(len(chances))
             return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
         return {"prediction": chances[:, known.index(self.positive)]}
@@ -348,8 +349,8 @@ def board_scorer(
 ) -> BoardScorer:
     """Return a scorer for scikit-learn that submits to a board.
 
-    `cases` are the public features of the board's rows, and `ids` name them, in the same order; `positive` is the label
-    whose probability is scored by log loss and Brier scores, `by` who submits.
+    `cases` are the public features of the board's rows, and `ids` their ids, in the same order; `positive` is the label
+    whose probability log loss and Brier scores use; `by` names who submits.
     """
     if board.ladder.terms.target is None:
         raise InvalidArgument("board must have labels: a model's predictions are compared with them.", name="board")

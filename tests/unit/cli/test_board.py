@@ -69,7 +69,7 @@ def test_the_whole_story(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         (("submit", "https://example.org/x", "p150.csv"), "HOLDFAST_TOKEN"),
         (("submit", "https://example.org", "p150.csv"), "must end in the board.s name: https://example.org/NAME"),
         (("make", "labels.csv", "--metric", "f1"), "--metric must be one of"),
-        (("make", "labels.csv", "--step", "0.2"), "scored in another way"),
+        (("make", "labels.csv", "--step", "0.2"), "a board with other settings"),
         (("make", "nothing.csv"), "labels must be a file"),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_is_shown_says_each_thing_once_and_what_to_do_next(
     pl.DataFrame({"n": np.arange(ROWS), "even": np.arange(ROWS) % 2 == 0}).write_parquet("t.parquet")
     split = shown(capsys, "hold-back", "t.parquet", "--id", "n")
     assert 'Check what you find: holdfast ask t.held.holdfast "a condition" --kind check' in split
-    assert "t.parquet and t.parquet.holdfast hold both parts: keep them away" in split
+    assert "t.parquet and t.parquet.holdfast contain both parts: keep them away" in split
     held = shown(capsys, "ask", "t.held.holdfast", "even", "--kind", "check", "--guess", "0.9", "--margin", "0.05")
     assert "the guess is too high  [0.0" in held
     assert held.count("share of even") == held.count("2,000 rows read") == held.count("no. 1") == 1

@@ -110,7 +110,7 @@ def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
     source: Any = parts if known else pl.scan_parquet(parts)
     with pytest.raises(KeyboardInterrupt):
         open_rows(source, folder=folder, progress=True)
-    assert ("the same call goes on" in " ".join(capsys.readouterr().err.split())) == known
+    assert ("the same call resumes" in " ".join(capsys.readouterr().err.split())) == known
     assert not folder.exists()
     assert (tmp_path / ".rows.holdfast.partial").exists() == known
     left = 100

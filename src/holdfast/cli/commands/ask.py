@@ -64,7 +64,7 @@ def command(
       holdfast ask flights.parquet "dep_delay > 15" --price
 
     The ledger begins with the first answer, under the plan given then; later the plan may be left out, and must agree
-    if it is given. The same question again is free.
+    if it is given. Asking the same question again is free.
     """
     from holdfast.questions import kind_named
 
@@ -92,7 +92,7 @@ def command(
 
 
 def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]) -> tuple[object, dict[str, object]]:
-    """Read the subject and the options that were given, as the kind writes them; refuse those it does not have."""
+    """Parse the question and the given options as the kind defines them; refuse options that it does not have."""
     own, flags = _parameters(kind), _flags(kind)
     given = {own[name].name if name in own else name: text for name, text in texts.items() if text is not None}
     kind.check_options((question,), given, lambda name: flags.get(name, _flag(name)))
@@ -133,7 +133,7 @@ def _show(answer: "AnyAnswer") -> None:
             say(bar(estimate))
     else:
         say(repr(answer))
-    if isinstance(answer, Answer | Mapping):  # others print them themselves
+    if isinstance(answer, Answer | Mapping):  # other answers print their details themselves
         for name, text in answer.details():
             say(f"{name}: {text}")
     if answer.made_up:
@@ -152,7 +152,7 @@ OWN = [name for name in signature(command).parameters if name != "texts"]
 
 
 def _parameters(kind: "Kind[..., Any]") -> "dict[str, Option]":
-    """Return the options of a kind by their names here: its own, unless this command has such a name for itself."""
+    """Return the options of a kind by flag name: prefixed by the kind if this command uses the name itself."""
     taken = (*OWN, "help")
     return {f"{kind.name}_{each.name}" if each.name in taken else each.name: each for each in kind.options[1:]}
 
@@ -162,7 +162,7 @@ def _flag(parameter: str) -> str:
 
 
 def _flags(kind: "Kind[..., Any]") -> dict[str, str]:
-    """Return how the subject and the options of a kind are written on the command line."""
+    """Return how the question and the options of a kind are written on the command line."""
     return {each.name: _flag(name) for name, each in _parameters(kind).items()} | {kind.subject.name: "QUESTION"}
 
 
@@ -178,7 +178,7 @@ def _with_options_of(kinds: "Iterable[Kind[..., Any]]") -> Callable[..., None]:
 
 
 def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
-    """Describe an option: what it means, and for which kinds, once for all kinds that mean the same."""
+    """Describe an option: each meaning once, with the kinds of questions that share it."""
     from holdfast.questions.options import Choice
 
     meanings: dict[str, list[str]] = {}
@@ -196,14 +196,14 @@ def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
 
 
 class AskCommand(Command):
-    """Has the options of the kind that is asked, and those of all kinds in its help."""
+    """Accepts the options of the kind that is asked; its help lists those of all kinds."""
 
     def __init__(self, name: str, function: Callable[..., None], *, no_args_is_help: bool = False) -> None:
         super().__init__(name, spread(function, texts=()), no_args_is_help=no_args_is_help)
         self._own = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join numbers: `--within -60 600` is `--within=-60,600`."""
+        """Join numbers: `--within -60 600` becomes `--within=-60,600`."""
         self.take(_with_options_of(self._kinds(args if not ctx.resilient_parsing else [])))
         flags = {opt for param in self.params if param.name not in OWN for opt in param.opts}
         joined: list[str] = []
@@ -217,7 +217,7 @@ class AskCommand(Command):
         return super().parse_args(ctx, joined)
 
     def _kinds(self, args: list[str]) -> "tuple[Kind[..., Any], ...]":
-        """Return the kind that is asked, which alone is imported; all kinds if an option is none of its own."""
+        """Return only the kind that is asked, to import no other; all kinds if an option does not belong to it."""
         from holdfast.questions import KINDS
 
         words = [part for word in args for part in (word.split("=", 1) if word.startswith("--") else [word])]
@@ -237,7 +237,7 @@ class AskCommand(Command):
 
 
 def _summary(kind: "Kind[..., Any]") -> str:
-    """Describe the kind in the words of the command line: flags, and no "Return"."""
+    """Describe the kind for the command line: with flags, and without "Return"."""
     flags = _flags(kind)
     text = sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), kind.summary.removeprefix("Return "))
     return text[:1].upper() + text[1:]

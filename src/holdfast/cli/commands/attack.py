@@ -31,7 +31,7 @@ def command(
     queries: Annotated[int, Flag(least=3, help="Questions the analyst asks in each world.")] = 501,
     worlds: Worlds = 20,
     confidence: Annotated[float, Flag(help="Probability with which promises must hold.")] = 0.95,
-    seed: Annotated[int | None, Flag(least=0, help="Repeat a run; left out: a random seed, which is shown.")] = None,
+    seed: Annotated[int | None, Flag(least=0, help="Repeat a run; by default, a random seed, which is shown.")] = None,
     processes: Processes = None,
     picture: Annotated[Path | None, Flag(help="Write a PNG (needs matplotlib).")] = None,
     json: Json = False,

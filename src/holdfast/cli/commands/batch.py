@@ -25,8 +25,8 @@ def command(
 ) -> None:
     """Ask a list of questions at once, registered in the ledger before the first answer.
 
-    All are checked and paid for together: all are answered, or none. The history tells which questions were on a list
-    before they were asked.
+    All are checked and paid for together: either all are answered, or none. The history shows which questions were on a
+    list before they were asked.
 
     \b
     A question is text, or has a kind and options, as in questions.yml:

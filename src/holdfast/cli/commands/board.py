@@ -36,7 +36,7 @@ def make(
         str,
         Argument(
             metavar="LABELS",
-            help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's.",
+            help="A CSV, JSON lines or Parquet file; if scores are submitted, also an evaluation's file.",
         ),
     ],
     id: Annotated[str, Flag(help="The column of ids.")] = "id",
@@ -48,9 +48,9 @@ def make(
     within: Annotated[
         tuple[float, float] | None, Flag(metavar="LOW HIGH", help="The range of labels or scores.")
     ] = None,
-    clip: Annotated[float | None, Flag(help="The least probability that log loss takes.")] = None,
+    clip: Annotated[float | None, Flag(help="The smallest probability that log loss uses.")] = None,
     classes: Annotated[
-        str | None, Flag(metavar="A,B,C", help="The labels that probabilities are given to, a column each.")
+        str | None, Flag(metavar="A,B,C", help="The labels to give probabilities for, one column each.")
     ] = None,
     step: Annotated[float | None, Flag(help="The width of a cell of the grid, in units of the metric.")] = None,
     about: Annotated[
@@ -58,15 +58,15 @@ def make(
     ] = "labels",
     confidence: Confidence = None,
     confusion: Annotated[
-        float | None, Flag(help="The share of rows that tell precision, recall and F1 instead of scoring.")
+        float | None, Flag(help="The share of rows used for precision, recall and F1 instead of scores.")
     ] = None,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:
-    """Seal labels: a folder that scores submissions, and says nothing else.
+    """Seal labels: make a folder that scores submissions, and reveals nothing else.
 
-    Say what intervals are about. population: new cases, if nobody who submits has seen these. labels: these cases with
-    labels drawn anew, if submitters know the cases. rows: these rows alone, if the cases decide the labels.
+    Choose what intervals are about. population: new cases, if no submitter has seen these. labels: these cases with
+    labels drawn again, if submitters know the cases. rows: these rows alone, if the cases determine the labels.
 
     \b
     holdfast board make labels.csv --metric accuracy
@@ -94,7 +94,7 @@ def make(
         say(f"The board: {folder}", bold=True)
         say(plan.sentence)
         say(f"Submit: holdfast board submit {folder} FILE --by TEAM; let teams submit: holdfast serve {folder}")
-        note(f"ledger {place}; keep {labels} away from whoever submits")
+        note(f"ledger {place}; keep {labels} away from submitters")
 
 
 def submit(
@@ -102,9 +102,9 @@ def submit(
     predictions: Annotated[
         str, Argument(metavar="PREDICTIONS", help="CSV, JSON lines or Parquet with ids; or an evaluation's file.")
     ],
-    by: Annotated[str | None, Flag(help="Who submits; at a server, the token says it.")] = None,
-    name: Annotated[str | None, Flag(help="What the submission is called in the standings.")] = None,
-    metric: Annotated[str | None, Flag(help="Which scores of an evaluation's file to take, if it has several.")] = None,
+    by: Annotated[str | None, Flag(help="Who submits; on a server, the token tells.")] = None,
+    name: Annotated[str | None, Flag(help="The name of the submission in the standings.")] = None,
+    metric: Annotated[str | None, Flag(help="Which scores of an evaluation's file to use, if it has several.")] = None,
     part: Annotated[str | None, Flag(help="Which filter or evaluation of the file, if it has several.")] = None,
     dry_run: Annotated[bool, Flag("--dry-run", help="Check the file; score and spend nothing.")] = False,
     receipt: Annotated[Path | None, Flag(help="Write the receipt to this file.")] = None,
@@ -203,7 +203,7 @@ def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]"
         from holdfast.service.client import connect
 
         url, _, name = board.rstrip("/").rpartition("/")
-        if url.endswith("/"):  # of http://
+        if url.endswith("/"):  # only http:// is left
             raise InvalidArgument(f"BOARD must end in the board's name: {board.rstrip('/')}/NAME.", name="board")
         token = os.environ.get("HOLDFAST_TOKEN", "").strip()
         if not token:
@@ -228,5 +228,5 @@ def _session(opened: "Board | RemoteSession", by: str | None) -> Any:
     if isinstance(opened, Board):
         return opened.session.for_analyst(by)
     if by is not None:
-        raise InvalidArgument("by must be left out at a server: the token says who submits.", name="by")
+        raise InvalidArgument("by must be left out on a server: the token tells who submits.", name="by")
     return opened

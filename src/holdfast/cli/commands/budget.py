@@ -15,7 +15,7 @@ NO_ARGS_IS_HELP = True
 def command(data: Data, ledger: Ledger = None, json: Json = False) -> None:
     """Show what is left to ask.
 
-    Everyone who uses this ledger shares one budget. A ledger beside the data is read without them.
+    Everyone who uses this ledger shares one budget. A ledger beside the data is read without opening the data.
 
     \b
     holdfast budget flights.parquet

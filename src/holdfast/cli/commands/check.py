@@ -11,7 +11,7 @@ from holdfast.cli.options import Data, Json, Ledger, open_session, with_plan
 from holdfast.cli.output import note, say, show_json, table, written
 
 NO_ARGS_IS_HELP = True
-BROKEN_CODE, OPEN_CODE = 20, 21  # beyond those of errors
+BROKEN_CODE, OPEN_CODE = 20, 21  # above the exit codes of errors
 
 
 @with_plan
@@ -25,14 +25,14 @@ def command(
     ledger: Ledger = None,
     analyst: Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")] = None,
     strict: Annotated[
-        bool, Flag("--strict", help="End with code 21 if an interval leaves an expectation open.")
+        bool, Flag("--strict", help="Exit with code 21 if an interval leaves an expectation open.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check expectations of the population, for a build that should fail if one is broken.
+    """Check expectations about the population, for a build that should fail if one is broken.
 
-    An expectation is kept if the whole interval is inside, broken if all of it is outside, and open otherwise. The
-    exit code is 0, or 20 if one is broken. All verdicts hold at once, and a list that was checked before is free.
+    An expectation is kept if the whole interval is inside it, broken if the whole interval is outside, and open
+    otherwise. The exit code is 0, or 20 if one is broken. All verdicts hold at once, and checking a list again is free.
 
     \b
     As in expectations.yml:

@@ -22,9 +22,9 @@ def command(
     shell: Annotated[str, Argument(metavar="|".join(SHELLS), help="Which shell.", complete=_shells)],
     json: Json = False,
 ) -> None:
-    """Print what makes a shell complete commands, options and kinds of questions.
+    """Print a script that lets your shell complete commands, options and kinds of questions.
 
-    Nothing is installed: put the line for your shell where it starts.
+    Nothing is installed: put the line for your shell into its startup file.
 
     \b
     eval "$(holdfast completion bash)"       in ~/.bashrc

@@ -13,9 +13,9 @@ NO_ARGS_IS_HELP = True
 def command(
     source: Annotated[str, Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
     deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
-    cards: Annotated[float, Flag(help="How many draws: questions times rows that an answer reads.")],
-    next: Annotated[bool, Flag("--next", help="Deal more cards into a deck that is there.")] = False,
-    slices: Annotated[int, Flag(help="Decks to deal at once, one for each machine.")] = 1,
+    cards: Annotated[float, Flag(help="How many draws: questions times rows per answer.")],
+    next: Annotated[bool, Flag("--next", help="Deal more cards into an existing deck.")] = False,
+    slices: Annotated[int, Flag(help="How many decks to deal at once, one for each machine.")] = 1,
     complete: Annotated[
         str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
@@ -23,7 +23,7 @@ def command(
         str | None, Flag(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
     ] = None,
     distinct: Annotated[
-        bool, Flag("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
+        bool, Flag("--distinct", help="Record which row each card is: for noisy means of distinct rows.")
     ] = False,
     checks: Annotated[
         float | None, Flag(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Draw rows for all questions to come, in one pass over a table of any size.
 
-    Answers then read their draws in sequence, each once. How many cards: questions times rows that an answer reads;
-    `holdfast plan` says both. With Spark or Ray, call holdfast.deal from Python.
+    Answers then read their draws in sequence, each once. You need as many cards as questions times rows per answer;
+    `holdfast plan` shows both. With Spark or Ray, call holdfast.deal from Python.
 
     \b
     holdfast deal "s3://lake/events/*.parquet" events.deck --cards 1e8
@@ -45,8 +45,8 @@ def command(
 
     if "://" in source and has_password(source):
         raise InvalidArgument(
-            "source must not hold a password on the command line, where every user of this machine can see it. Put it"
-            " into the environment variable PGPASSWORD, or into ~/.pgpass.",
+            "source must not contain a password on the command line, where every user of this machine can see it. Put"
+            " it into the environment variable PGPASSWORD, or into ~/.pgpass.",
             name="source",
         )
     named = tuple(complete.split(",")) if complete else ()
@@ -70,4 +70,4 @@ def command(
         say(f"{each.location.name}: {each.cards.stop:,} cards from {each.schema.units_of(len(each))}", bold=True)
     if decks[0].kept_count:
         note(f"{decks[0].kept_count:,} of them are on no card: they check guesses (holdfast ask ... --kind check).")
-    note(f"Ask it as any file: holdfast ask {decks[0].location.name} ... The ledger lies beside it.")
+    note(f"Ask it like any file: holdfast ask {decks[0].location.name} ... The ledger is stored beside it.")

@@ -16,7 +16,8 @@ def command(
 ) -> None:
     """Show how many cards of a deck are left, and for how many answers.
 
-    Spends nothing. What is left for answers needs a ledger that has begun, as it says how many rows an answer reads.
+    Spends nothing. The number of answers is known once the ledger has begun: its plan says how many rows an answer
+    reads.
 
     \b
     holdfast deck events.deck

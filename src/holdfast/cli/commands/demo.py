@@ -26,8 +26,8 @@ def command(
     """See holdfast work, in under a minute.
 
     Makes up data whose population is known, asks one question of every kind, and then lets an analyst search for an
-    effect that does not exist, for 10,000 questions: once with plain means, once with holdfast. Then half of the rows
-    of another table are open, and what was found there is checked on the others.
+    effect that does not exist, for 10,000 questions: once with plain means, once with holdfast. Finally, half of the
+    rows of another table are open, and what is found there is checked on the other half.
 
     \b
     holdfast demo
@@ -46,12 +46,12 @@ def command(
     with demo.prepare() as session:
         show(f"   {demo.path}, opened like any file. The plan, fixed before the first question:")
         show(f"   {session.plan.sentence}\n")
-        show("2. A tour: one question of each kind, beside the population's value", bold=True)
+        show("2. A tour: one question of each kind, with the population's value", bold=True)
         tour = demo.tour(session)
         flips = demo.flips()
         if not json:
             _show_tour([*tour, flips])
-        show(f"   (Flips need a plan of their own, so they were asked of another sample, of {FLIP_ROWS:,} rows.)\n")
+        show(f"   (Flips need their own plan, so they were asked of another sample, of {FLIP_ROWS:,} rows.)\n")
         show(f"3. A discovery in noise: {questions:,} questions, each chosen after the earlier answers", bold=True)
         with progress_bar("   asking", questions, quiet=json) as progress:
             discovery = demo.discover(session, progress)
@@ -115,7 +115,7 @@ def _conclude(discovery: Discovery) -> None:
 def _show_act(act: SecondAct) -> None:
     last = act.looks[-1]
     say(
-        f"   {act.rows:,} rows, {last.signals:,} signals that know nothing of `outcome`. Half of the rows are open; a"
+        f"   {act.rows:,} rows, {last.signals:,} signals independent of `outcome`. Half of the rows are open; a"
         f" vote of signals seems right there for {100 * last.open_half:.1f} % of rows."
     )
     say(

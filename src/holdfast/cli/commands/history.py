@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Show the answers given so far.
 
-    The newest comes last, whoever asked.
+    Shows the answers of all analysts, the newest last.
 
     \b
     holdfast history flights.parquet

@@ -14,17 +14,17 @@ def command(
     data: Data,
     explore: Annotated[float, Flag(help="The share of rows to look at.")] = 0.5,
     id: Annotated[
-        str | None, Flag(metavar="A,B", help="Columns that name rows; the held part does not have them.")
+        str | None, Flag(metavar="A,B", help="Columns that name rows; they are left out of the held part.")
     ] = None,
     confidence: Confidence = None,
     ledger: Ledger = None,
     unit: Unit = None,
     json: Json = False,
 ) -> None:
-    """Split a file: rows to look at, and rows kept aside to check on them what was found.
+    """Split a file: rows to look at, and rows held back to check what was found.
 
-    Chance decides which rows go where. The rows to look at are a Parquet file; the others are a folder that says
-    whether guesses hold, with an interval, and nothing else. A file is split once.
+    Chance decides which rows go where. The rows to look at become a Parquet file; the others become a folder that tells
+    whether guesses hold, with an interval, and nothing else. A file can be split only once.
 
     \b
     holdfast hold-back flights.parquet
@@ -51,5 +51,5 @@ def command(
         say(f"The plan: {session.plan.sentence}")
         say(f'Check what you find: holdfast ask {held} "a condition" --kind check')
         both = [str(path) for path in (Path(data), Path(f"{data}.holdfast")) if path.exists()]
-        keep = "holds both parts: keep it" if len(both) == 1 else "hold both parts: keep them"
-        note(f"ledger {place}; {' and '.join(both)} {keep} away from whoever checks")
+        keep = "contains both parts: keep it" if len(both) == 1 else "contain both parts: keep them"
+        note(f"ledger {place}; {' and '.join(both)} {keep} away from the analysts")

@@ -56,7 +56,7 @@ def command(
 
         sessions = {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
     else:
-        with noting_warnings():  # agents ask for the plan with a tool
+        with noting_warnings():  # not shown: agents see the plan through a tool
             opened = [open_session(one, plan, ledger=ledger, analyst=analyst) for one in data or []]
         sessions = {session.dataset: session for session in opened}
     if not http:

@@ -23,7 +23,7 @@ def command(
     samples: Annotated[int, Flag(least=1, help="Samples on which the interaction is simulated.")] = 5,
     epsilon: Annotated[float, Flag(help="How private the choice among all questions is.")] = 0.1,
     after: Annotated[
-        int | None, Flag(least=0, help="Resume one interaction after so many questions instead (A5).")
+        int | None, Flag(least=0, help="Instead, resume one interaction after this many questions (A5).")
     ] = None,
     seed: Annotated[int | None, Flag(least=0, help="Repeat a run.")] = None,
     json: Json = False,

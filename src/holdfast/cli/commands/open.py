@@ -32,8 +32,8 @@ def command(
     """Show the columns that can be asked about.
 
     Spends nothing. The first time, the file is copied into a folder of columns beside it. A mean of a column that may
-    have missing values costs 2 answers, of one that is declared complete 1. Bounds, categories and labels that a TOML
-    file beside the data declares (flights.toml for flights.parquet) are shown, too.
+    have missing values costs 2 answers; of a column declared complete, 1. Bounds, categories and labels declared in a
+    TOML file beside the data (flights.toml for flights.parquet) are shown, too.
 
     \b
     holdfast open flights.parquet

@@ -46,12 +46,12 @@ def command(
     """Show what is possible. Needs no data, or counts the rows of a file.
 
     Give two of --rows, --queries and --margin; the third is solved for, by every guarantee that applies. With --rows
-    alone, it is about a session without an end.
+    alone, the plan is for a session without an end.
 
     \b
     holdfast plan flights.parquet                      as many rows as the file has
-    holdfast plan visits.parquet --unit patient        as many patients as there are in it
-    holdfast plan --rows 1000000                       no number of questions
+    holdfast plan visits.parquet --unit patient        as many patients as the file has
+    holdfast plan --rows 1000000                       any number of questions
     holdfast plan --rows 1000000 --queries 10000       what margin?
     holdfast plan --rows 1000000 --margin 0.02         how many questions?
     holdfast plan --queries 1000 --margin 0.05         how many rows?
@@ -60,7 +60,7 @@ def command(
     from holdfast.guarantees import plan as plans
     from holdfast.planning import plan
 
-    counted: Any = int(data) if data is not None and data.isdecimal() else data  # a number is refused: say --rows
+    counted: Any = int(data) if data is not None and data.isdecimal() else data  # a number is refused, with a hint
     made = plan(
         counted,
         unit=unit,

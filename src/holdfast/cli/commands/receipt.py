@@ -46,4 +46,4 @@ def command(
         say(text)
     else:
         say(f"Receipt of answer {seq}, under head {proof.head.hash} (no. {proof.head.seq}): {output}")
-        note("Publish the head where nobody can change it; the receipt can be checked against it.")
+        note("Publish the head where nobody can change it: the receipt can then be checked against it.")

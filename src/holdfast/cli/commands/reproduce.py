@@ -20,7 +20,7 @@ def command(
     full: Annotated[bool, Flag("--full", help="Run at full size: minutes instead of seconds.")] = False,
     output: Annotated[Path, Flag(help="Folder for the numbers, the figures and the page.")] = Path("reproduce-output"),
     seed: Annotated[int, Flag(least=0)] = 1,
-    processes: Annotated[int | None, Flag(least=1, help="Parts to run at once; left out: one per processor.")] = None,
+    processes: Annotated[int | None, Flag(least=1, help="Parts to run at once; by default, one per processor.")] = None,
     json: Json = False,
 ) -> None:
     """Reproduce the paper's table and claims.

@@ -19,14 +19,14 @@ def command(
     ledger: Ledger = None,
     database: Annotated[
         str | None,
-        Flag(metavar="URL", help="The token database of a server that served the data: it has seen more."),
+        Flag(metavar="URL", help="The token database of a server that served the data: it remembers more."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put a ledger back from a backup; what was spent since stays spent.
+    """Restore a ledger from a backup; what was spent since stays spent.
 
-    Answers given after the backup are lost, their cost is not: a file beside the data, and a server's database,
-    remember how far the ledger had come. Give the data, so that this file is found.
+    Answers given after the backup are lost, but their cost is not refunded: a file beside the data, and a server's
+    database, remember how far the ledger had advanced. Give the data, so that this file is found.
 
     \b
     holdfast restore /backup/flights.ledger flights.parquet

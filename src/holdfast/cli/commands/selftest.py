@@ -23,7 +23,7 @@ def command(
     guarantee: Guarantee = "best",
     worlds: Worlds = 60,
     questions: Annotated[
-        int | None, Flag(least=3, help="Questions in each world; left out: as many as planned.")
+        int | None, Flag(least=3, help="Questions in each world; by default, as many as planned.")
     ] = None,
     seed: Annotated[int, Flag(least=0)] = 0,
     processes: Processes = None,

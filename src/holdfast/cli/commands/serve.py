@@ -16,7 +16,7 @@ Files = Annotated[
 ]
 
 
-@partial(with_plan, but="plan_mechanism")  # a server chooses it
+@partial(with_plan, but="plan_mechanism")  # a server chooses the mechanism itself
 def command(
     data: Files = None,
     *,
@@ -55,7 +55,7 @@ def command(
 
     if database is not None and has_password(database):
         raise InvalidArgument(
-            "database must not hold a password on the command line, where every user of this machine can see it."
+            "database must not contain a password on the command line, where every user of this machine can see it."
             " Set HOLDFAST_DATABASE, or HOLDFAST_DATABASE_FILE to the name of a file that holds it.",
             name="database",
         )

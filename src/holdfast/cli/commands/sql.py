@@ -25,11 +25,11 @@ def command(
     price: Annotated[bool, Flag("--price", help="Show what it would cost; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Answer a SELECT of aggregates: a row for each group, and an interval beside every value.
+    """Answer a SELECT of aggregates: a row for each group, and an interval for every value.
 
-    Every aggregate is a question of its own. Aggregates: AVG (also of a condition), COUNT, SUM, MEDIAN, QUANTILE,
-    STDDEV, VARIANCE, CORR and COVAR_POP. The table is called as the file is, without its ending. Ranges of
-    numbers and the groups of GROUP BY are declared, in a TOML file beside the data: flights.toml for flights.parquet.
+    Every aggregate is a separate question. Aggregates: AVG (also of a condition), COUNT, SUM, MEDIAN, QUANTILE, STDDEV,
+    VARIANCE, CORR and COVAR_POP. The table's name is that of the file, without its extension. Declare the ranges of
+    numbers and the groups of GROUP BY in a TOML file beside the data: flights.toml for flights.parquet.
 
     \b
     holdfast sql flights.parquet "SELECT AVG(dep_delay > 15) FROM flights WHERE month = 1"

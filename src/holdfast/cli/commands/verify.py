@@ -73,7 +73,7 @@ def with_data(target: str, ledger: str | None, head: str | None) -> dict[str, An
             owner = "It belongs to this data: the fingerprints are the same."
             found = session.ledger.verify(head)
             checked = _consistent(found, location, owner, head, session.ledger.confirmed_by())
-        elif ledger is not None or head is not None:  # there must have been a ledger
+        elif ledger is not None or head is not None:  # the caller expects a ledger
             message = f"No ledger of {session.dataset!r} at {location}. If it was there before, restore it."
             raise UnknownName(message, name=session.dataset)
         else:
@@ -97,7 +97,7 @@ def _alone(target: str, dataset: str | None, head: str | None) -> dict[str, Any]
 def _consistent(
     found: "Head", location: str, owner: str, head: str | None, confirmed_by: Sequence[str]
 ) -> dict[str, Any]:
-    """Say what is known: no ledger can tell by itself that nothing is missing at its end."""
+    """Return the findings: a ledger alone cannot show that nothing is missing at its end."""
     consistent = f"Ledger {location} is consistent: entries 0 to {found.seq}, head {found.hash}."
     published = [] if head is None else ["The published head is in it."]
     if confirmed_by:

@@ -8,8 +8,8 @@ sample_size   how many rows a mechanism needs under attack
 counting      counting queries by coins, and coins by counting queries (Section 5)
 sampling      sampled rows against full scans
 optimization  how often gradients are evaluated (Section 6)
-looseness     what guarantees certify, beside what attacks make necessary
-attacked      the margin of every guarantee, beside the error of the worst attack known
+looseness     the rows that guarantees require, compared with those that attacks make necessary
+attacked      the margin of every guarantee, compared with the error of the worst attack known
 """
 
 import json
@@ -67,7 +67,7 @@ def reproduce(
     folder
         Where numbers, figures and page go.
     names
-        Which experiments to run; left out: all.
+        Which experiments to run; by default, all.
     size
         "small" takes seconds, "full" minutes.
     seed, processes

@@ -1,9 +1,9 @@
-"""Certified and attacked: the margin of every guarantee, beside the error that the worst attack known reaches at it.
+"""Certified and attacked: the margin of every guarantee, compared with the error under the worst attack known.
 
-The attack is the persistent one: most questions are about fair coins, and the answers' deviations weigh a vote; the
-rest ask about the vote again and again, and the worst answer counts. Every guarantee is attacked at its own plan, with
-its own mechanism and the split of the questions that hurts it most. Rows are streamed, eight coins at a time, and all
-guarantees are attacked on the same rows; answers follow the law of their mechanism exactly.
+The attack is the persistent one: most questions are about fair coins, and the answers' deviations weight a vote; the
+rest ask about the vote again and again, and the worst answer counts. Every guarantee is attacked under its own plan,
+with its own mechanism and the split of the questions that hurts it most. Rows are streamed, eight coins at a time, and
+all guarantees are attacked on the same rows; answers have exactly the distribution that their mechanism gives them.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from holdfast.rows.draws import Order
 
 CONFIDENCE = 0.95
 ORDER = ("exchange", "posterior", "information", "gaussian", "dp", "paper", "split")
-LEARNING = (0.5, 0.7, 0.8, 0.9, 0.95)  # shares of the questions that are about coins
+LEARNING = (0.5, 0.7, 0.8, 0.9, 0.95)  # shares of the questions spent on coins
 
 Floats = NDArray[np.float64]
 Answers = Callable[[float | Floats, int, Generator], Floats]  # from shares on the rows to errors of answers
 
 
 def law_of(stands: Plan) -> Answers | None:
-    """Return how a plan's mechanism answers: from shares of the rows, deviations from one half. None: fresh rows."""
+    """Return how a plan's mechanism turns shares of rows into answers minus one half; None if it uses fresh rows."""
     guarantee, rows = stands.standing, stands.rows
     mechanism = MECHANISMS[stands.mechanism].under(guarantee, stands.rows_per_query, Order(bytes(32)))
     if isinstance(mechanism, Coins):
@@ -78,7 +78,7 @@ def attacked(rows: int, queries: int, laws: dict[str, Answers], seed: int) -> di
             learned = law(shares, 8, rng)
             votes[name] += ((bits - 0.5) @ learned)[coins]
             worst[name] = max(worst[name], float(np.abs(learned).max()))
-            if block in ends:  # what would the rest of the questions find, if learning ended here?
+            if block in ends:  # what error would the remaining questions reach if learning ended here?
                 share = float((votes[name] > 0).mean())
                 repeated = law(share, queries - 8 * block, rng)
                 found[name] = max(found[name], worst[name], float(np.abs(repeated).max()))
@@ -86,7 +86,7 @@ def attacked(rows: int, queries: int, laws: dict[str, Answers], seed: int) -> di
 
 
 def plans(rows: int, queries: int) -> dict[str, Plan]:
-    """Return the plan of every guarantee that has one here, by its usual mechanism."""
+    """Return the plan of every guarantee that has one here, with its default mechanism."""
     found = {}
     for name in ORDER:
         try:

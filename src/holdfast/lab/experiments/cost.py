@@ -1,8 +1,8 @@
 """Table 1 of the paper: rows evaluated in total, against the number of questions and the margin.
 
 Two measurements. With the paper's constants the tables are too large to build, so the rows its theorems require are
-computed. With the information guarantee tables are built, k questions are asked, and every row on which a question is
-evaluated is counted in the row source.
+computed. With the information guarantee, tables are built, k questions are asked, and the row source counts every row
+on which a question is evaluated.
 """
 
 from functools import partial
@@ -97,7 +97,7 @@ def measured(seed: int, cell: tuple[float, int, int]) -> Results:
     found: Results = {"alpha": alpha, "queries": k, "repetition": repetition}
     for name, (rows, mechanism) in systems.items():
         rows_of = memory_rows(CoinTable(1).draw(rows, rng))
-        mechanism.release(Agreement(0), rows_of, rng)  # what only the first answer does is not counted
+        mechanism.release(Agreement(0), rows_of, rng)  # warm-up: one-time work is not counted
         source = CountingRows(rows_of)
         start = perf_counter()
         answers = [mechanism.release(Agreement(0), source, rng).values[0] for _ in range(k)]
@@ -112,7 +112,7 @@ def run(size: Size, seed: int, processes: int) -> Results:
     """Compute and count."""
     small = size == "small"
     ks = [10**power for power in range(2, 5 if small else 9)]
-    alphas = [0.1, 0.05, 0.02, 0.01, 0.005]  # near 1/4, where its coins end, the lower bound bends
+    alphas = [0.1, 0.05, 0.02, 0.01, 0.005]  # small: near 1/4, where its coins end, the lower bound bends
     sizes = [(0.3, 16), (0.3, 64), (0.2, 64)] if small else [(0.2, 4**power) for power in range(2, 6)]
     if not small:
         sizes += [(alpha, 64) for alpha in (0.3, 0.15, 0.1)]
@@ -135,14 +135,14 @@ def slopes(results: Results) -> dict[str, tuple[float, float]]:
 
 
 def _over_queries(results: Results) -> tuple[float, list[Results]]:
-    """Return the margin that was tried for most k, and what was counted at it."""
+    """Return the margin that was tried for the most k, and the counts at it."""
     alphas = [row["alpha"] for row in results["measured"]]
     alpha = max(alphas, key=alphas.count)
     return alpha, [row for row in results["measured"] if row["alpha"] == alpha]
 
 
 def counted_slopes(results: Results, over: str = "queries", what: str = "evaluated") -> dict[str, float]:
-    """Return each system's slope in k, at the margin tried for most k, or in alpha, at the k tried for most margins."""
+    """Return each system's slope in k (at the margin with the most k) or in alpha (at the k with the most margins)."""
     if over == "queries":
         _, rows = _over_queries(results)
     else:

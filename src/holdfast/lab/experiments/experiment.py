@@ -1,4 +1,4 @@
-"""What an experiment is: a run that gives plain numbers, and text and figures made from these numbers alone."""
+"""What an experiment is: a run that returns plain numbers, and text and figures made from these numbers alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True)
 class Experiment:
-    """`run(size, seed, processes)` measures; `section` and `panels` make Markdown and a figure of the saved numbers."""
+    """`run(size, seed, processes)` measures; `section` and `panels` turn saved numbers into Markdown and a figure."""
 
     name: str
     title: str

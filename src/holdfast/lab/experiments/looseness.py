@@ -1,4 +1,4 @@
-"""Guarantees compared: the rows each requires for a goal, beside the rows that an attack makes necessary."""
+"""Guarantees compared: the rows each requires for a goal, and the rows that an attack makes necessary."""
 
 from math import sqrt
 
@@ -25,7 +25,7 @@ def certified(alpha: float, k: int, beta: float) -> Results:
 
 
 def run(size: Size, seed: int, processes: int) -> Results:
-    """Plan on a grid; measure where it can be measured."""
+    """Plan on a grid; measure the goals that are small enough."""
     small = size == "small"
     alphas, ks, betas = ((0.2,), (32, 1_000), (0.1,)) if small else (
         (0.2, 0.1, 0.05), (32, 128, 512, 10_000, 1_000_000), (0.1, 0.05, 0.001))  # fmt: skip

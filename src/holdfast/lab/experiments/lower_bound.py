@@ -1,8 +1,8 @@
 """The lower bound: no mechanism can tell coins apart with fewer than c/alpha^2 looks at each (prop:lower_bound).
 
-For each question a coin of bias 1/2 or 1/2 + 4 alpha is chosen, and every point of a universe says yes with that
+For each question a coin of bias 1/2 or 1/2 + 4 alpha is chosen, and every point of a universe is a yes with that
 probability. An answer within alpha of the universe's own mean identifies the coin. Mechanisms that look at m points are
-tried for many m; `sizes.least_evaluations` says how many any of them needs to be accurate with probability 4/5.
+tried for many m; `sizes.least_evaluations` is how many any mechanism needs to be accurate with probability 4/5.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ STYLE = {"plain mean of m rows": "naive", "a1": "a1", "coins": "coins"}
 
 
 def mechanisms(looks: int, rows: int, seed: int) -> dict[str, Releaser]:
-    """Return mechanisms that evaluate `looks` rows; A1 with half as much noise as drawing adds."""
+    """Return mechanisms that evaluate `looks` rows; the noise scale of A1 is half the deviation that sampling adds."""
     on_drawn = 4 / np.sqrt(looks)  # scale 1/(looks eps') = 1/(4 sqrt(looks)); the mean's deviation is 1/(2 sqrt(looks))
     epsilon = privacy.without_replacement(float(on_drawn), ell=looks, n=rows)
     return {
@@ -37,7 +37,7 @@ def mechanisms(looks: int, rows: int, seed: int) -> dict[str, Releaser]:
 
 
 def universe_size(alpha: float) -> int:
-    """Return how many points: eight times as many as the proposition asks for."""
+    """Return the number of points: eight times as many as the proposition requires."""
     return int(16 * np.log(10) / alpha**2)
 
 

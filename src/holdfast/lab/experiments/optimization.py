@@ -4,13 +4,13 @@ The paper's claim: O(kd/alpha^2) answers to gradient coordinates for convex loss
 ones, where previous work makes O(k d n^2) evaluations. Three measurements:
 
 computed    what the theorems require, their constants repaired: answers, rows evaluated, against k, d and alpha
-measured    descent on losses that are as hard as they can be at each alpha; the fewest steps whose excess over the
+measured    descent on losses that are as hard as possible at each alpha; the fewest steps whose excess over the
             population, averaged over worlds, is at most alpha
-boosting    how often one run is worse than twice that, and how often the best of several runs is
+boosting    how often one run is worse than twice alpha, and how often the best of several runs is
 
-The losses. Convex: -<x, s>/d for signs s of mean 2 alpha over the box [-1, 1]^d. It is linear, so whoever does not know
-on which side a mean lies has an excess above alpha; knowing it takes 1/alpha^2 looks. Strongly convex: |x - s|^2/(2d)
-for signs of mean 0.6, which has to be known to sqrt(alpha).
+The losses. Convex: -<x, s>/d for signs s of mean 2 alpha over the box [-1, 1]^d. It is linear, so without knowing the
+sign of the mean the excess is above alpha; learning the sign takes 1/alpha^2 looks. Strongly convex: |x - s|^2/(2d) for
+signs of mean 0.6, which must be known to within sqrt(alpha).
 """
 
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ from holdfast.rows.memory import memory_rows
 KINDS = ("convex", "strongly convex")
 BETA, K, D, ALPHA = 0.05, 1_000, 10, 0.1
 ROWS, MASS, RUNS = 20_000, 1e-3, 6
-STEP = 1.25  # the search ends when one of two numbers of steps, this factor apart, is enough and the other is not
+STEP = 1.25  # the search ends when the sufficient and the insufficient number of steps are within this factor
 EXPECTED = {"convex": -2, "strongly convex": -1}
-TRIED = {"convex": (0.2, 0.1, 0.07, 0.05), "strongly convex": (0.1, 0.05, 0.025, 0.0125)}  # near 1 nothing is hard
+TRIED = {"convex": (0.2, 0.1, 0.07, 0.05), "strongly convex": (0.1, 0.05, 0.025, 0.0125)}  # near 1, every loss is easy
 FAR = 0.6  # the mean of the signs of the strongly convex loss
 STYLE = {"convex": "naive", "strongly convex": "coins", "previous work": "laplace"}
 
@@ -64,13 +64,13 @@ class Signs:
 
     @property
     def gradient_range(self) -> tuple[float, float]:
-        """Of one coordinate."""
+        """The range of one gradient coordinate."""
         most = (2 if self.strong else 1) / self.dimension
         return -most, most
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """Of a row's loss on the box."""
+        """The range of a row's loss on the box."""
         return (0.0, 2.0) if self.strong else (-1.0, 1.0)
 
     def values(self, rows: pl.DataFrame, point: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ class Signs:
         return lines
 
     def excess(self, point: NDArray[np.float64], mean: float) -> float:
-        """Return how far the population's loss is above the smallest, for signs of this mean."""
+        """Return how far the population's loss is above its minimum, for signs of this mean."""
         if self.strong:
             return float(((point - mean) ** 2).sum()) / (2 * self.dimension)
         return float((abs(mean) - mean * point).sum()) / self.dimension
@@ -110,7 +110,7 @@ def _box(d: int) -> Box:
 
 
 def excess_of(kind: str, d: int, alpha: float, steps: int, world: int, *, full: bool = False, runs: int = 1) -> float:
-    """Run descent in one world; return the excess over the population of the run, or of the best by coins."""
+    """Run descent in one world; return the excess on the population of the run, or of the best run chosen by coins."""
     loss, mean, objective, source, rng = descents(kind, d, alpha, world)
     oracle: Any = FullGradient(objective, ROWS, sigma=0.5 / sqrt(ROWS)) if full else CoinGradient(objective, 1, MASS)
     descent = Descent(objective, _box(d), oracle, steps)
@@ -156,7 +156,7 @@ def boosted(worlds: int, seed: int, kind: str) -> Results:
 
 
 def required(kind: str, k: int, d: int, alpha: float) -> Results:
-    """Return what the theorems require of these losses, constants repaired."""
+    """Return what the theorems require for these losses, with repaired constants."""
     loss = Signs(d, kind != "convex")
     low, high = loss.gradient_range
     norm = sqrt(d) * high

@@ -6,11 +6,12 @@ questions on n rows a mechanism is given the v that makes the predicted largest 
     the larger of   z sqrt(v + 1/(4n))                        the luckiest of k honest answers
     and             Phi(s) - 1/2 + z' sqrt(v)                 the weighted attack, s = sqrt(k)/(2n)/sqrt(1/(4n) + v)
 
-and then tried in real worlds, n by bisection, until at most a share beta of the worlds has an error above alpha. A
-search ends at lucky sizes, so the size it finds is tried again in many fresh worlds, and raised until it holds there.
+and is then tried in simulated worlds, with n found by bisection, until at most a share beta of the worlds has an error
+above alpha. A search tends to end at a lucky size, so that size is tried again in many fresh worlds, and raised until
+it holds there.
 
-The search uses the strongest attack known against each mechanism. Whether there is a stronger one is measured too: at
-the size found for exact answers and for coins, every other analyst attacks the same mechanism.
+The search uses the strongest attack known against each mechanism. Whether another is stronger is measured too: at the
+size found for exact answers and for coins, every other analyst attacks the same mechanism.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,12 +50,12 @@ class SizeGoal:
     beta: float
     queries: int
     worlds: int
-    fresh: int  # worlds in which the size found is tried again
+    fresh: int  # fresh worlds in which the size found is tried again
     seed: int
 
 
 def tuned(mechanism: str, rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
-    """Return the mechanism with its best noise for this many rows and questions, and the error that predicts."""
+    """Return the mechanism with its best noise for this many rows and questions, and the error predicted for it."""
     return TUNINGS[mechanism](rows, queries, beta)
 
 
@@ -111,8 +112,8 @@ TUNINGS: Mapping[str, Callable[[int, int, float], tuple[Releaser, float]]] = {
     "a1": _a1,
     "coins": _coins,
 }
-# On fresh rows all analysts are alike, and the climber has the smallest table; exact answers never change when asked
-# again; everything else meets the persistent attack.
+# On fresh rows all analysts are equally strong, and the climber's table is the smallest; exact answers do not change
+# when asked again, so the weighted attack suffices; all other mechanisms face the persistent attack.
 ATTACKERS: Mapping[str, Callable[[int], Analyst]] = {"split": HillClimber, "naive": WeightedAttack}
 
 
@@ -154,7 +155,7 @@ def least_rows(goal: SizeGoal) -> Results:
 
 
 def _errors(goal: SizeGoal, rows: int, worlds: int, stage: int) -> list[float]:
-    """Return the largest error of each world, up to the one that decides a search (stage 0)."""
+    """Return the largest error of each world; in the search (stage 0), stop at the world that decides."""
     mechanism, _ = tuned(goal.mechanism, rows, goal.queries, goal.beta)
     analyst = ATTACKERS.get(goal.mechanism, PersistentAttack)(goal.queries)
     contender = MechanismContender(goal.mechanism, mechanism, goal.alpha, None)
@@ -182,14 +183,14 @@ def predicted_rows(goal: SizeGoal) -> float:
 
 
 def run(size: Size, seed: int, processes: int) -> Results:
-    """Search for every mechanism, k and margin; the same ks for all, so that slopes can be compared."""
+    """Search for every mechanism, k and margin, with the same ks for all, so that slopes can be compared."""
     if size == "small":
         names, worlds, fresh = ["naive", "coins"], 10, 20
         cells = [(ALPHA, 128), (ALPHA, 16), (0.3, 16)]
     else:
         names, worlds, fresh = list(TUNINGS), 20, 100
         cells = [(ALPHA, k) for k in (256, 128, 64, 32)] + [(alpha, MIDDLE) for alpha in (0.1, 0.15, 0.3)]
-    # The longest first, so that no process is left with it at the end.
+    # Longest first, so that the last process to finish is not stuck with a long one.
     goals = [SizeGoal(name, alpha, BETA, k, worlds, fresh, seed) for alpha, k in cells for name in names]
     found = in_parallel(least_rows, goals, processes)
     return {
@@ -203,7 +204,7 @@ def run(size: Size, seed: int, processes: int) -> Results:
 
 
 def analysts_compared(found: list[Results], size: Size, seed: int, processes: int) -> list[Results]:
-    """Let every analyst attack exact answers and coins, at the rows the weighted attack made necessary."""
+    """Let every analyst attack exact answers and coins, at the numbers of rows that the search found."""
     queries, worlds = (128, 6) if size == "small" else (256, 30)
     rows = {row["mechanism"]: row["rows"] for row in found if (row["queries"], row["alpha"]) == (queries, ALPHA)}
     names = ["weighted", "persistent", "harmless"] if size == "small" else list(ANALYSTS)
@@ -221,7 +222,7 @@ def _largest_errors(worlds: int, seed: int, cell: tuple[str, int, int, str]) -> 
 
 
 def slopes(results: Results) -> dict[str, tuple[float, float]]:
-    """Return each mechanism's slopes of rows over questions, at the usual margin, and over the margin."""
+    """Return each mechanism's slope of rows over questions, at the default margin, and its slope over the margin."""
     found = {}
     for name in dict.fromkeys(row["mechanism"] for row in results["found"]):
         rows = [row for row in results["found"] if row["mechanism"] == name]

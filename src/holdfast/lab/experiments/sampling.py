@@ -1,9 +1,9 @@
 """Sampling does not compromise accuracy: coins of ell rows against all n rows + Gaussian noise of variance 1/(4 ell).
 
-Both cost the same, so the information guarantee promises the same. Both face every analyst on the same samples, with
-independent randomness. World by world, the error of the answers (root mean square over the questions of a world) and
-the success of the attack (the excess of its last question) are compared. Different analysts get different worlds, so
-that their results are independent of each other.
+Both have the same charge, so the information guarantee promises the same for both. Both face every analyst on the same
+samples, with independent randomness. World by world, the error of the answers (root mean square over the questions of a
+world) and the success of the attack (the excess of its last question) are compared. Different analysts get different
+worlds, so that their results are independent of each other.
 """
 
 from functools import partial
@@ -28,7 +28,8 @@ def compare(rows: int, ell: int, queries: int, worlds: int, seed: int, analyst: 
         "coins": Coins(draws=ell, mass=1 / rows),
         "gaussian": FullGaussian(sigma=1 / sqrt(4 * ell)),
     }
-    # One seed for both: the same samples. Coins and normals use the generator differently: independent noise.
+    # One seed gives both the same samples. Coins and normals use the generator differently, so their noise is
+    # independent.
     shared = int(np.random.SeedSequence([seed, list(ANALYSTS).index(analyst)]).generate_state(1)[0])
     for name, mechanism in contenders.items():
         report = attack(mechanism, analyst, rows=rows, queries=queries, worlds=worlds, seed=shared)
@@ -60,7 +61,7 @@ def _mean(values: list[float]) -> tuple[float, float]:
 
 
 def difference(row: Results, what: str) -> tuple[float, float]:
-    """Return coins minus Gaussian, averaged over the worlds they share, and the standard error of that."""
+    """Return coins minus Gaussian, averaged over the worlds they share, and its standard error."""
     return _mean([ours - theirs for ours, theirs in zip(*(row[name][what] for name in CONTENDERS), strict=True)])
 
 

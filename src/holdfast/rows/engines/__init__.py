@@ -1,9 +1,9 @@
-"""Engines that read a table where it lies and deal its cards there: Spark and Ray.
+"""Engines that read a table where it is stored and deal its cards there: Spark and Ray.
 
 An engine is one file that registers an `Engine`. Its workers run `Task.run` on every partition and write what it
-yields, cards and one summary, to a place that they all reach; then the cards are collected from there. An engine that
-runs a partition twice gets the same cards, as the task is keyed; which attempt counts is up to the engine's own way to
-write files.
+yields, cards and one summary, to a location that all of them can reach; then the cards are collected from there. An
+engine that runs a partition twice gets the same cards, since the task is keyed; how the engine writes files decides
+which attempt counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,12 +18,12 @@ from holdfast.rows.columns import Storage
 from holdfast.rows.scans.scan import Scan
 
 ROWS, SUMS = f"{RESERVED}rows", (f"{RESERVED}sum_1", f"{RESERVED}sum_2")
-_SUMMARY = -1  # the place of the line that sums up a partition
+_SUMMARY = -1  # the place value that marks a partition's summary line
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to deal a partition. It travels to workers, and is forgotten with them."""
+    """What a worker needs to deal a partition. It is sent to workers and not stored."""
 
     secret: bytes = field(repr=False)
     deck: str
@@ -31,17 +31,17 @@ class Task:
     columns: dict[str, Storage]
 
     def chance(self, partition: str) -> Chance:
-        """Return the chance of a partition."""
+        """Return the randomness of a partition."""
         return Chance.of(self.secret, self.deck, partition, self.rate)
 
     def run(self, partition: str, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Yield the cards of one partition, then a line that sums up its content."""
+        """Yield the cards of one partition, then one line that summarizes its content."""
         dealer = Dealer(self.chance(partition), self.columns)
         extra = [pl.lit(None, pl.Int64).alias(name) for name in (ROWS, *SUMS)]
         for cards in dealer.deal(batches):
             yield cards.with_columns(extra)
         content = dealer.content
-        signed = [each - (each >> 63 << 64) for each in content.sums]  # 64 bits as a signed number
+        signed = [each - (each >> 63 << 64) for each in content.sums]  # as signed 64-bit numbers
         line: dict[str, int | None] = dict.fromkeys(self.columns)
         line |= {PLACE: _SUMMARY, ROWS: content.rows, SUMS[0]: signed[0], SUMS[1]: signed[1]}
         types = {name: storage.polars for name, storage in self.columns.items()}
@@ -50,15 +50,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Engine:
-    """Two functions.
+    """The two functions of an engine.
 
     Parameters
     ----------
     scan
-        Returns what is known of a table before it is read: its columns and the number of its rows.
+        Returns what is known about a table before it is read: its columns and its number of rows.
     deal
         `deal(table, task, out)` runs the task on every partition of the table, writes what it yields to `out`, and
-        returns how to read that: batches, in any order.
+        returns an iterator over that: batches, in any order.
     """
 
     scan: Callable[[Any], Scan]
@@ -69,7 +69,7 @@ ENGINES: Registry[Engine] = Registry("holdfast.rows.engines", ("spark", "ray"))
 
 
 class Summary(NamedTuple):
-    """What partitions add to the content of a table."""
+    """What partitions contribute to the content of a table."""
 
     rows: int
     sums: tuple[int, int]
@@ -78,7 +78,7 @@ class Summary(NamedTuple):
 def split_summaries(
     written: Iterable[pl.DataFrame], columns: Mapping[str, Storage]
 ) -> Iterator[tuple[pl.DataFrame, Summary]]:
-    """Yield the cards among what workers wrote, and the sum of the summaries."""
+    """Yield the cards that workers wrote, and the sum of the summaries among them."""
     names = [*(pl.col(name).cast(storage.polars) for name, storage in columns.items()), PLACE]
     for batch in written:
         summary = Summary(0, (0, 0))

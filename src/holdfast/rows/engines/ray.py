@@ -1,7 +1,8 @@
 """Ray Data deals from files: one task for each file and row group, keyed by its name.
 
-Ray runs a task again when a worker is lost. What a task reads is named, not handed to it, so it reads the same rows in
-the same order and deals the same cards; it writes them to a file named after the task, which a second run replaces.
+Ray runs a task again when a worker is lost. A task is given the names of the rows to read, not the rows, so it reads
+the same rows in the same order and deals the same cards; it writes them to a file named after the task, which a second
+run replaces.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.scans.files import Dialect, FileScan, scan_path, scan_paths
 from holdfast.rows.scans.scan import BATCH
 
-_UNIT = 1 << 22  # rows that one task deals, about
+_UNIT = 1 << 22  # rows per task, about
 
 
 def scan(table: Any) -> FileScan:
@@ -59,7 +60,7 @@ def deal(scan: FileScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
     try:
         done = ray.data.from_items(units, override_num_blocks=len(units)).map(run).take_all()
     except ray.exceptions.RayError as problem:  # its text may quote values
-        raise RowSourceError(f"Ray failed while it dealt: {type(problem).__name__}.") from None
+        raise RowSourceError(f"Ray failed while dealing: {type(problem).__name__}.") from None
     for each in done:
         for part in range(1, each["parts"] + 1):
             path = Path(out) / f"{each['name']}-{part}.parquet"

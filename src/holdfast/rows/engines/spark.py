@@ -1,8 +1,8 @@
-"""Spark deals where a lake lives: `mapInArrow` on every partition, keyed by the partition's number.
+"""Spark deals where the data lake is: `mapInArrow` on every partition, keyed by the partition's number.
 
 Spark runs a partition again when a worker is lost, and reads the same rows in the same order if the table is made of
-files; so a task deals the same cards. Spark's own `rand()` would not: it draws anew, and rows are lost or doubled.
-A table that was shuffled has no such order: write it to files first.
+files; so a task deals the same cards. Spark's own `rand()` would draw again, and rows would be lost or doubled. A table
+that was shuffled has no fixed order: write it to files first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from holdfast.rows.scans.scan import BATCH, Origin, Scan
 
 
 class SparkScan(Scan):
-    """A data frame of Spark: what is known of it before it is read."""
+    """A Spark data frame: what is known about it before it is read."""
 
     name = where = "data"
 
@@ -30,20 +30,20 @@ class SparkScan(Scan):
         self.take_schema(empty.schema, [field.name for field in self.table.schema.fields if not field.nullable])
 
     def origin(self) -> Origin:
-        """Say which files it is made of; it is frozen when the data frame is."""
+        """Return its name, without a state."""
         return Origin(self.name, "")
 
     def rows(self) -> int | None:
-        """Let Spark count them."""
+        """Let Spark count the rows."""
         return int(self.table.count())
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Refuse: the rows stay where they are."""
-        raise InvalidArgument("A data frame of Spark is dealt by Spark; name that engine.", name="engine")
+        raise InvalidArgument("A Spark data frame must be dealt by Spark; name that engine.", name="engine")
 
 
 def scan(table: Any) -> SparkScan:
-    """Return what is known of a data frame of Spark."""
+    """Return what is known about a Spark data frame."""
     try:
         import pyspark.sql
     except ImportError:
@@ -79,13 +79,13 @@ def deal(scan: SparkScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
     try:
         cards.write.mode("error").parquet(out)
     except PySparkException as problem:  # its text may quote values
-        raise RowSourceError(f"Spark failed while it dealt: {type(problem).__name__}.") from None
+        raise RowSourceError(f"Spark failed while dealing: {type(problem).__name__}.") from None
     files = pl.scan_parquet(f"{out}/*.parquet", hive_partitioning=False)
     yield from files.collect_batches(maintain_order=False, chunk_size=BATCH)
 
 
 def schema_of(cards: pl.DataFrame) -> Any:
-    """Return the Arrow schema that Spark knows these columns by: small texts, microseconds."""
+    """Return the Arrow schema that Spark expects for these columns: texts with 32-bit offsets, microseconds."""
     import pyarrow as pa
 
     fields = []

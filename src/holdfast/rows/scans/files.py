@@ -1,7 +1,7 @@
 """Files: Parquet, CSV, Arrow, JSON lines; one, many, a folder of partitions, or an object store.
 
-What a CSV file does not say, the types of its columns, is declared or taken from its first rows, and a value further
-down that does not fit is refused: the type of a column does not depend on one row among millions.
+A CSV file does not state the types of its columns: they are declared or inferred from its first rows, and a later value
+that does not fit is refused, so that the type of a column does not depend on one row among millions.
 """
 
 import codecs
@@ -25,7 +25,7 @@ from holdfast.rows.scans.objects import REMOTE, listed
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
 from holdfast.schema import Type
 
-SHEETS = (".xlsx", ".xls", ".ods")  # which others read
+SHEETS = (".xlsx", ".xls", ".ods")  # not read here: the error suggests pandas or Polars
 FORMATS = {
     ".parquet": "Parquet",
     ".csv": "CSV",
@@ -46,19 +46,19 @@ _READ_AS: dict[Type, pl.DataType] = {
     Type.DATE: pl.Date(),
     Type.DATETIME: pl.Datetime("us"),
 }
-_COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in what Polars says about a value
+_COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in Polars' error message about a value
 _SEPARATORS = (";", "\t", "|", ",", ":")
 _UTF8 = ("utf-8", "utf-8-sig")
 _MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
 
 
 class NumbersAsText(UserWarning):
-    """Numbers of a CSV file are read as texts: they have decimal commas, or missing ones are a word such as NA."""
+    """Numbers of a CSV file are read as texts: they have decimal commas, or missing values are a word such as NA."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV file is written; `types` are those that are declared, the first rows say the others."""
+    """How a CSV file is written; `types` are the declared types; the others are inferred from the first rows."""
 
     separator: str | None = None
     encoding: str = "utf-8"
@@ -82,7 +82,7 @@ class Dialect:
 
     @property
     def how(self) -> str:
-        """What was said, but for the types, as a folder remembers it."""
+        """The given options without the types, as text for a folder to remember."""
         options = replace(self, types=())
         return "" if options == Dialect() else repr(options)
 
@@ -107,19 +107,19 @@ class FileScan(LazyScan):
         self.format = FORMATS[endings.pop()]
         self.path = root or (files[0] if len(files) == 1 else None)
         self.name = Path(root or first).stem if root or len(files) == 1 else _name_of(str(where))
-        self.skips_rows = self.format != "JSON lines"  # of which it counts lines, empty ones too
+        self.skips_rows = self.format != "JSON lines"  # there Polars counts lines, even empty ones
         given = dialect.given
         if given is not None and self.format != "CSV":
-            raise InvalidArgument(f"{given} must be left out: {Path(first).name} says its own types.", name=given)
+            raise InvalidArgument(f"{given} must be left out: {Path(first).name} has its own types.", name=given)
 
     def origin(self) -> Origin:
-        """Look at names, sizes and times."""
+        """Return the current state from names, sizes and times."""
         return Origin(Path(self.where).name, state_of(self._named(), "st_size", "st_mtime_ns"), self._dialect.how)
 
     def moment(self) -> str:
-        """Look also which files they are, in which order, and when anything about them changed.
+        """Also include inodes, the order of the files, and the times of any change to them.
 
-        That stays behind when they move.
+        Unlike `origin`, this changes when the files are moved or copied.
         """
         numbered = {f"{number} {self._label(path)}": path for number, path in enumerate(self.files)}
         return state_of(numbered, "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev", "st_ino")
@@ -132,14 +132,14 @@ class FileScan(LazyScan):
         return str(path.relative_to(base) if path.is_relative_to(base) else path)
 
     def open(self) -> None:
-        """Read the schema, and say which types were guessed."""
+        """Read the schema, and note which types were inferred."""
         super().open()
         if self.format in ("CSV", "JSON lines"):
             types = ", ".join(f"{name} {storage.type}" for name, storage in self.columns.items())
             self.note = f"Types, as declared or from the first {_LOOK_AHEAD:,} rows: {types}"
 
     def agrees(self, origin: Origin, types: Mapping[str, Type]) -> bool:
-        """Whether a folder holds these files as they are now; what it was told about them, it remembers."""
+        """Whether a folder holds these files in their current state; options left out count as remembered."""
         now = self.origin()
         return (
             (origin.name, origin.state) == (now.name, now.state)
@@ -148,7 +148,7 @@ class FileScan(LazyScan):
         )
 
     def required(self) -> Collection[str]:
-        """Return what the headers of all files rule out missing values for."""
+        """Return the columns for which the headers of all files rule out missing values."""
         found = [required_columns(path, self.format) for path in self.files]
         return set(frozenset.intersection(*found)) if found else set()
 
@@ -196,7 +196,7 @@ class FileScan(LazyScan):
         copies = []
         for path in self.files:
             copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
-            self._copies.append(copy)  # until the scan is gone
+            self._copies.append(copy)  # keep it until the scan is deleted
             with path.open(encoding=self._dialect.encoding, newline="") as file:
                 while text := file.read(1 << 20):
                     copy.write(text)
@@ -221,13 +221,13 @@ class FileScan(LazyScan):
         texts = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD).collect()
         values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
         unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
-        types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # which every value fits
+        types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # every value fits text
         undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
         self._warn_of_texts([texts[name] for name in undeclared])
         return types
 
     def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
-        """Say which columns are texts only because of commas in numbers, or because missing ones are words."""
+        """Warn of columns that are texts only because of decimal commas, or because words mark missing values."""
         found: dict[str, list[str]] = {}
         commas = []
         for column in texts:
@@ -265,7 +265,7 @@ class FileScan(LazyScan):
             raise RowSourceError(hint)
 
     def _another_separator(self, names: list[str]) -> str | None:
-        """Say what seems to separate the names of columns, if there is only one."""
+        """Return a hint at the likely separator, if only one column was found."""
         other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
         if other is None or self._dialect.separator is not None:
             return None
@@ -275,12 +275,12 @@ class FileScan(LazyScan):
         )
 
     def damaged(self) -> RowSourceError:
-        """Word the refusal of what cannot be read; of a CSV file, with the line that is at fault where one is."""
+        """Return the error for a file that cannot be read; for CSV, with the line at fault if there is one."""
         fault = self._fault() if self.format == "CSV" else None
         return super().damaged() if fault is None else RowSourceError(fault)
 
     def _fault(self) -> str | None:
-        """Say which line is not in the encoding, or has more values than there are columns."""
+        """Return a message about the line that is not in the encoding, or has more values than there are columns."""
         encoding, separator = self._dialect.encoding, self._csv_options["separator"]
         for path in self.files:
             with path.open("rb") as file:
@@ -305,7 +305,7 @@ class FileScan(LazyScan):
         return None
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
-        """Say which value does not fit the type of its column, if that was the problem."""
+        """Return the error for a value that does not fit the type of its column, if that was the problem."""
         types = dict(self.frame.collect_schema())
         column = _column_in(problem, types) if self.format == "CSV" else None
         if column is None:
@@ -317,7 +317,7 @@ class FileScan(LazyScan):
         unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row").head(1)
         try:
             row = f"row {unfit.collect().item():,}"
-        except (*UNREADABLE, ValueError):  # something else is wrong with the file, too
+        except (*UNREADABLE, ValueError):  # something else is also wrong with the file
             return None
         type_ = self.columns[column].type
         why = "as declared" if column in dict(self._dialect.types) else f"as its first {_LOOK_AHEAD:,} rows suggest"
@@ -328,7 +328,7 @@ class FileScan(LazyScan):
 
 
 class ObjectScan(FileScan):
-    """Files in an object store: those that were there when the scan was made."""
+    """Files in an object store: those that existed when the scan was created."""
 
     def __init__(self, address: str, dialect: Dialect) -> None:
         super().__init__(address, (), dialect)
@@ -337,11 +337,11 @@ class ObjectScan(FileScan):
         self._sources = listed(address).addresses
 
     def origin(self) -> Origin:
-        """Look at names, sizes, times, tags and versions."""
+        """Return the current state from names, sizes, times, tags and versions."""
         return Origin(self.where, listed(self.where).state, self._dialect.how)
 
     def moment(self) -> str:
-        """That is all a store says."""
+        """The same as `origin`: a store tells no more."""
         return self.origin().state
 
     @property
@@ -389,7 +389,7 @@ def _known(where: str, files: list[Path]) -> list[Path]:
 
 
 def _with_files(address: str) -> str:
-    """Complete an address that ends like a folder: all Parquet files below it."""
+    """Complete the address of a folder to mean all Parquet files below it."""
     if Path(address).suffix.lower() in FORMATS:
         return address
     return f"{address.rstrip('/')}/**/*.parquet"
@@ -406,6 +406,6 @@ def _hidden(path: Path) -> bool:
 
 
 def _column_in(problem: BaseException, names: Collection[str]) -> str | None:
-    """Return the column that a message of the CSV reader speaks of."""
+    """Return the column that an error message of the CSV reader names."""
     found = _COLUMN.search(str(problem))
     return found[1] if found is not None and found[1] in names else None

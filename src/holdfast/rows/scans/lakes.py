@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables, at one version: whatever is written meanwhile is not seen."""
+"""Delta and Iceberg tables, at one version: later writes are not seen."""
 
 import os
 from hashlib import sha256
@@ -68,11 +68,11 @@ class DeltaScan(LakeScan):
             raise RowSourceError(f"Cannot read {uri}{which} as a Delta table.") from None
 
     def origin(self) -> Origin:
-        """Say the version, and of which table: one that is made anew begins to count anew."""
+        """Return the version and the table's id: a table that is created again starts over with its versions."""
         return Origin(self.where, f"Delta version {self._table.version()} of {self._table.metadata().id}")
 
     def moment(self) -> str:
-        """Look also which files it consists of, in which order."""
+        """Also include the files of the table and their order."""
         return sha256("\n".join([self.origin().state, *self._table.file_uris()]).encode()).hexdigest()
 
     def lazy(self) -> pl.LazyFrame:
@@ -80,8 +80,8 @@ class DeltaScan(LakeScan):
         features = self._table.protocol().reader_features or []
         if "deletionVectors" in features:
             raise RowSourceError(
-                f"{self.where} has deletion vectors, which mark rows as deleted that its files still hold; write it"
-                " anew without them: REORG TABLE ... APPLY (PURGE)."
+                f"{self.where} has deletion vectors, which mark rows as deleted that its files still hold; rewrite it"
+                " without them: REORG TABLE ... APPLY (PURGE)."
             )
         return pl.scan_delta(self._table)
 
@@ -111,19 +111,19 @@ class IcebergScan(LakeScan):
             raise InvalidArgument(f"version must be a snapshot of {where}; got {version}.", name="version")
 
     def origin(self) -> Origin:
-        """Say the snapshot."""
+        """Return the snapshot."""
         return Origin(self.where, f"Iceberg snapshot {self._snapshot}")
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the snapshot that was opened."""
         try:
             deletes = any(task.delete_files for task in self._table.scan(snapshot_id=self._snapshot).plan_files())
-        except ValueError:  # deletes by value, which pyiceberg does not plan
+        except ValueError:  # deletes by value, which pyiceberg cannot plan
             deletes = True
         if deletes:
             raise RowSourceError(
-                f"{self.where} has delete files, which mark rows as deleted that its data files still hold; write it"
-                " anew without them: CALL system.rewrite_data_files(...)."
+                f"{self.where} has delete files, which mark rows as deleted that its data files still hold; rewrite it"
+                " without them: CALL system.rewrite_data_files(...)."
             )
         os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # else Polars warns that another one is faster
         return pl.scan_iceberg(self._table, snapshot_id=self._snapshot)

@@ -1,8 +1,8 @@
-"""Files in an object store: which there are, and in which state.
+"""Files in an object store: which exist, and in which state.
 
-Polars reads them; obstore, built on the same library and told by the same environment variables, lists them. What is
-read is exactly what was listed, and the list is made again afterwards: an object that was added, removed or replaced
-meanwhile has another tag, version, size or time.
+Polars reads them; obstore, built on the same library and configured by the same environment variables, lists them.
+Exactly the listed objects are read, and the list is made again afterwards: if an object was added, removed or replaced
+meanwhile, the list has other names, tags, versions, sizes or times.
 """
 
 import re
@@ -19,19 +19,19 @@ _SIGNED = re.compile(r"[?&](sig|X-Amz-Signature|X-Goog-Signature)=", re.IGNORECA
 
 @dataclass(frozen=True)
 class Listed:
-    """The objects that an address names, in order, and the state that they are in."""
+    """The objects that an address names, in order, and their state."""
 
     addresses: tuple[str, ...]
     state: str
 
 
 def listed(address: str) -> Listed:
-    """Look at the objects of an address, which may be a pattern.
+    """List the objects of an address, which may be a pattern.
 
     Parameters
     ----------
     address
-        For example "s3://lake/events/*.parquet". It never holds a password or a signature, as folders remember it.
+        For example "s3://lake/events/*.parquet". It never contains a password or a signature, since folders store it.
     """
     refuse_credentials(address)
     try:
@@ -66,18 +66,18 @@ def listed(address: str) -> Listed:
 
 
 def refuse_credentials(address: str) -> None:
-    """Refuse an address that holds a secret: folders, ledgers and messages would."""
+    """Refuse an address that contains a secret, which folders, ledgers and messages would repeat."""
     if urlsplit(address).password is not None or _SIGNED.search(address):
         shown = address.split("://", 1)[0]
         raise InvalidArgument(
             f"data must be an address without credentials, such as {shown}://bucket/events/: put those into the"
-            " environment, as the store's own tools want them.",
+            " environment, as the store's own tools expect them.",
             name="data",
         )
 
 
 def _prefix(key: str) -> str | None:
-    """Return the folder that all keys of a pattern are in; a store lists whole parts of names."""
+    """Return the folder that contains all keys of a pattern: a store can list by whole path segments only."""
     parts = key.split("/")
     fixed = next((i for i, part in enumerate(parts) if has_magic(part)), len(parts) - 1)
     return "/".join(parts[:fixed]) or None

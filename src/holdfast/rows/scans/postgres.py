@@ -1,4 +1,4 @@
-"""A table or a query of PostgreSQL, through ADBC: one snapshot, whatever is written meanwhile."""
+"""A PostgreSQL table or query, through ADBC: one snapshot, whatever is written meanwhile."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.scans.scan import BATCH, UNREADABLE, Origin, Scan
 
 POSTGRES = ("postgresql://", "postgres://")
-_BATCH_BYTES = 2 << 20  # little, so that the server goes on while rows are worked on here
+_BATCH_BYTES = 2 << 20  # small, so that the server keeps sending while rows are processed here
 
 
 def scan_postgres(url: str) -> "PostgresScan":
@@ -53,7 +53,7 @@ class PostgresScan(Scan):
             self._connection = dbapi.connect(self._address)
             with self._connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                # A scan would begin where that of somebody else is: read twice, rows come in one order.
+                # Otherwise a scan may start where a concurrent one is; the same rows must come in the same order twice.
                 cursor.execute("SET LOCAL synchronize_seqscans = off")
                 cursor.execute(f"SELECT * FROM ({self._query}) AS rows LIMIT 0")
                 found = pl.DataFrame(cursor.fetch_arrow_table())
@@ -62,7 +62,7 @@ class PostgresScan(Scan):
         self.take_schema(found.schema)
 
     def origin(self) -> Origin:
-        """A database has no version."""
+        """Return the origin without a state: a database has no version."""
         return Origin(self.where, "")
 
     def rows(self) -> int | None:
@@ -92,6 +92,6 @@ class PostgresScan(Scan):
             self._connection = None
 
     def _failed(self, problem: BaseException) -> RowSourceError:
-        """Say that it failed, and the code of the reason: its text may quote values."""
+        """Return an error with only the code of the reason, since its text may quote values."""
         code = getattr(problem, "sqlstate", None)
         return RowSourceError(f"Cannot read {self.where} from PostgreSQL{f' (SQLSTATE {code})' if code else ''}.")

@@ -1,4 +1,4 @@
-"""What a scan is: columns that are known before a row is read, and batches in order."""
+"""What a scan is: columns that are known before any row is read, and batches in order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
@@ -13,16 +13,16 @@ from holdfast.errors import RowSourceError
 from holdfast.rows.columns import Storage, can_store, storage_of
 from holdfast.schema import Type
 
-BATCH = 1 << 18  # rows
+BATCH = 1 << 18  # rows per batch, at most
 # Errors of the reader. Their text may quote values, so it is never passed on.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table came from, and the state it was in: sizes and times of files, a version; "" if nobody can say.
+    """Where a table came from, and its state: sizes and times of files, or a version; "" if unknown.
 
-    `how` is what was said about reading it.
+    `how` records the options it was read with.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Origin:
 
 
 def state_of(files: Mapping[str, Path], *what: str) -> str:
-    """Return a hash of what the system says of files: of these fields of `os.stat_result`."""
+    """Return a hash of these fields of `os.stat_result`, for each file."""
     lines = []
     for label, path in sorted(files.items()):
         try:
@@ -45,8 +45,8 @@ def state_of(files: Mapping[str, Path], *what: str) -> str:
 class Scan(ABC):
     """One table, to be read once.
 
-    `where` is what messages call it, `name` what the dataset is called, `path` the file or folder it is in, if it is on
-    this machine. `note` is said after it was read.
+    `where` is its name in messages, `name` the name of the dataset, `path` its file or folder, if it is on this
+    machine. `note` is printed after it was read.
     """
 
     name: str
@@ -58,40 +58,40 @@ class Scan(ABC):
 
     @abstractmethod
     def origin(self) -> Origin:
-        """Look where the table stands now."""
+        """Return the table's current state."""
 
     def agrees(self, origin: Origin, types: Mapping[str, Type]) -> bool:
-        """Whether a folder with this origin and columns of these types holds the table as it is now."""
+        """Whether a folder with this origin and columns of these types holds the table in its current state."""
         return bool(origin.state) and origin == self.origin()
 
     @abstractmethod
     def open(self) -> None:
-        """Read the schema; before that nothing but `origin` and `agrees` may be asked."""
+        """Read the schema; before that, only `origin` and `agrees` may be called."""
 
     @abstractmethod
     def rows(self) -> int | None:
-        """Count the rows without looking at them; None if that is not possible."""
+        """Count the rows without reading them; None if that is not possible."""
 
     def moment(self) -> str:
-        """Look closer than `origin` does: what stays as it is while nobody touches the table, on this machine."""
+        """Return a more precise state than `origin`: unchanged while nobody touches the table on this machine."""
         return self.origin().state
 
     @abstractmethod
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
-        """Yield the rows in order, in batches of bounded size; all of them, or it raises.
+        """Yield the rows in order, in batches of bounded size; raise an error if not all can be read.
 
-        Whoever has read so many of them before, of a table whose state can be told, is given those `after` them.
+        If the table's state is known, the first `after` rows, which were read before, are skipped.
         """
 
-    def close(self) -> None:  # noqa: B027  # most scans hold nothing
-        """Let go of connections."""
+    def close(self) -> None:  # noqa: B027  # most scans have nothing to close
+        """Close connections."""
 
     def take_schema(self, found: Mapping[str, pl.DataType], required: Collection[str] = ()) -> None:
-        """Settle how columns are stored, and which the source itself rules out missing values for."""
+        """Decide how columns are stored, and for which the source itself rules out missing values."""
         if not found:
             raise RowSourceError(f"{self.where} has no columns; holdfast needs at least one.")
         self.columns = {name: storage_of(name, dtype) for name, dtype in found.items()}
-        # A number may be NaN even where NULL is ruled out.
+        # A float may be NaN even where NULL is ruled out.
         self.never_missing = {
             name for name, storage in self.columns.items() if name in required and storage.type is not Type.FLOAT
         }
@@ -106,7 +106,7 @@ class LazyScan(Scan):
 
     format = "a table"
     frame: pl.LazyFrame
-    skips_rows = True  # whether Polars, told to begin after so many rows, counts rows
+    skips_rows = True  # whether Polars counts rows (not lines) when told to skip some
 
     def open(self) -> None:
         """Read the schema."""
@@ -132,27 +132,27 @@ class LazyScan(Scan):
         found = frame.collect_schema()
         odd = [name for name, dtype in found.items() if not (can_store(dtype) or isinstance(dtype, pl.Decimal))]
         if len(odd) == len(found) or all(map(can_store, found.values())):
-            return frame  # of which all is stored, or nothing: that is refused by name
+            return frame  # all columns can be stored; or none can, and they are refused by name later
         if odd:
             listed = ", ".join(f"{name!r} ({found[name]})" for name in odd)
             check.warn(f"{self.where}: left out, because of their types: {listed}.", ColumnsLeftOut)
-        # Not by name, which may be a pattern to Polars.
+        # By position, since Polars may take a name for a pattern.
         kept = [(pl.nth(place), dtype) for place, (name, dtype) in enumerate(found.items()) if name not in odd]
         return frame.select(one.cast(pl.Float64) if isinstance(dtype, pl.Decimal) else one for one, dtype in kept)
 
     def required(self) -> Collection[str]:
-        """Return the columns that the source itself rules out missing values for."""
+        """Return the columns for which the source itself rules out missing values."""
         return ()
 
     def rows(self) -> int | None:
-        """Count the rows without looking at them."""
+        """Count the rows without reading them."""
         try:
             return int(self.frame.select(pl.len()).collect(engine="streaming").item())
         except UNREADABLE:
             raise self.damaged() from None
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
-        """Yield the rows in order; all of them, or it raises."""
+        """Yield the rows in order; raise an error if not all can be read."""
         rows, read = self.rows(), after
         left = 0 if self.skips_rows else after
         frame = self.frame.slice(after) if after > left else self.frame
@@ -168,15 +168,15 @@ class LazyScan(Scan):
                 batch, left = batch[left:], max(0, left - batch.height)
             read += batch.height
             yield from batch.iter_slices(BATCH)
-        if rows not in (None, read):  # on some damage the reader stops without an error
+        if rows not in (None, read):  # with some kinds of damage the reader stops without an error
             raise self.damaged()
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
-        """Say which value does not fit its column, if that was the problem."""
+        """Return the error for a value that does not fit its column, if that was the problem."""
         return None
 
     def damaged(self) -> RowSourceError:
-        """Word the refusal of what cannot be read."""
+        """Return the error for a table that cannot be read."""
         return RowSourceError(
             f"Cannot read {self.where} as {self.format}: it is cut off, damaged, or not {self.format} at all."
         )

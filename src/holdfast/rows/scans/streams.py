@@ -1,4 +1,4 @@
-"""Lazy frames and Arrow streams: read once, in the order they come, never whole."""
+"""Lazy frames and Arrow streams: read once, in order, never as a whole."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from holdfast.rows.scans.scan import BATCH, UNREADABLE, LazyScan, Origin, Scan
 
 
 def scan_stream(data: object) -> Scan | None:
-    """Return the scan of a lazy frame, or of whatever exports an Arrow stream; None for anything else."""
+    """Return the scan of a lazy frame, or of anything that exports an Arrow stream; None for anything else."""
     if isinstance(data, pl.LazyFrame):
         return LazyFrameScan(data)
     if hasattr(data, "__arrow_c_stream__"):
@@ -23,7 +23,7 @@ def scan_stream(data: object) -> Scan | None:
 
 
 class LazyFrameScan(LazyScan):
-    """A Polars lazy frame, run once; how many rows it has is known only then."""
+    """A Polars lazy frame, run once; its number of rows is known only afterwards."""
 
     name, where, format = "data", "", "a lazy frame"
 
@@ -35,15 +35,15 @@ class LazyFrameScan(LazyScan):
         return self._given
 
     def origin(self) -> Origin:
-        """Nobody can say."""
+        """Return the origin without a state, which is unknown."""
         return Origin(self.name, "")
 
     def rows(self) -> int | None:
-        """Counting would run it once more."""
+        """Unknown: counting would run the frame once more."""
         return None
 
     def unfit(self, problem: BaseException) -> RowSourceError:
-        """Say that it failed; its own errors may quote values, so only their kind is passed on."""
+        """Return an error with only the type of the problem, since its text may quote values."""
         return RowSourceError(f"The lazy frame failed while it ran: {type(problem).__name__}.")
 
 
@@ -69,15 +69,15 @@ class StreamScan(Scan):
         self.take_schema(empty.schema, required)
 
     def origin(self) -> Origin:
-        """Nobody can say."""
+        """Return the origin without a state, which is unknown."""
         return Origin(self.name, "")
 
     def rows(self) -> int | None:
-        """Nobody can say."""
+        """Unknown."""
         return None
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
-        """Read the stream, whose errors may quote values."""
+        """Read the stream. Its errors may quote values, so only their type is passed on."""
         while True:
             try:
                 batch = next(self._reader, None)
