@@ -87,7 +87,7 @@ class SelfTest:
 
 
 def strongest_analyst(plan: Plan, questions: int) -> Analyst:
-    """Return the strongest analyst whose table fits: the weighted attack, or the climber for many rows."""
+    """Return the weighted attack, the strongest that asks nothing twice, or the climber if its table is too large."""
     if plan.rows * questions <= MOST_CELLS:
         return WeightedAttack(questions)
     return HillClimber(questions, cells=max(1, min(questions - 2, plan.rows // 10)))

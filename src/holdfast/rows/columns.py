@@ -266,6 +266,12 @@ class CodedText:
         """Average memory of one taken value: a view of 16 bytes and its code."""
         return 21.0
 
+    @property
+    def texts(self) -> pl.Series:
+        """The texts that occur: none if every value is missing, although the dictionary then holds one."""
+        missing = self.valid is not None and self.dictionary.len() == 1 and not self.valid.any()
+        return self.dictionary.clear() if missing else self.dictionary
+
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
         codes = pl.Series(name, take_into(self.codes, indices, pool))

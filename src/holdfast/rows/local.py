@@ -220,7 +220,7 @@ class LocalRows:
         stored = self._column(name)
         if isinstance(stored, PackedText):
             return None
-        all_of_it = stored.dictionary if isinstance(stored, CodedText) else stored.part(name, 0, self._rows)
+        all_of_it = stored.texts if isinstance(stored, CodedText) else stored.part(name, 0, self._rows)
         return all_of_it.drop_nulls().unique().sort().to_list()
 
     def _column(self, name: str) -> StoredColumn:

@@ -203,6 +203,14 @@ def test_an_admin_may_publish_the_texts_of_a_column(tmp_path: Path) -> None:
         assert Column.from_json(s.schema["carrier"].to_json()) == s.schema["carrier"]
 
 
+@pytest.mark.parametrize("texts", [[None, None], ["", None], ["a", None]])
+def test_the_same_texts_are_published_from_memory_and_from_a_folder(tmp_path: Path, texts: list[str | None]) -> None:
+    frame = pl.DataFrame({"note": pl.Series(texts * 50, dtype=pl.String)})
+    frame.write_parquet(tmp_path / "notes.parquet")
+    in_memory, on_disk = hf.open(frame), hf.open(tmp_path / "notes.parquet", progress=False)
+    assert in_memory.texts("note") == on_disk.texts("note") == sorted({text for text in texts if text is not None})
+
+
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
