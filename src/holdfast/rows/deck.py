@@ -322,7 +322,8 @@ class Deck:
         start, count
             Which ones.
         """
-        self.require(start, count)
+        if count:  # a check has none, and may be asked where other slices have more cards than this one
+            self.require(start, count)
         self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
         return Hand(self, range(start, start + count))
 

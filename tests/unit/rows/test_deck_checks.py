@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.guarantees.drawers import COINS
 from holdfast.rows import cards as cards_
 from holdfast.rows import kept as kept_
 from holdfast.rows import sorting
@@ -113,6 +114,24 @@ def test_all_deals_and_slices_keep_the_same_rows(table: Path) -> None:
         assert ids_kept(deck) == kept
         assert not ids_dealt(deck) & set(kept)
         assert deck.fingerprint == decks[0].fingerprint
+
+
+def test_a_slice_checks_where_another_has_used_more_cards_than_it_has(table: Path) -> None:
+    deal(table, table.with_name("s.deck"), cards=200, slices=2, checks=SHARE, name="s")
+    deal(table, table.with_name("s-2-of-2.deck"), cards=200, next=True)
+    ledger = table.with_name("s.ledger")
+    with (
+        hf.Session(table.with_name("s-1-of-2.deck"), ledger=ledger, rows_per_query=100) as short,
+        hf.Session(table.with_name("s-2-of-2.deck"), ledger=ledger, rows_per_query=100) as long,
+    ):
+        for i in range(3):
+            long.mean(f"id > {i}")
+        assert short.check("id > 3", 1.0, 0.1).holds
+        assert short.ledger.taken.charge % COINS == 300
+        with pytest.raises(BudgetExhausted, match="0 of its 200 cards are left, and this question takes 100"):
+            short.mean("id > 4")
+        long.mean("id > 4")
+    assert Deck(table.with_name("s-2-of-2.deck")).used.cards == 400
 
 
 def test_rows_in_another_order_are_refused_where_some_are_kept(table: Path) -> None:
