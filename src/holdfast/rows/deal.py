@@ -135,7 +135,7 @@ def deal(
                     path.rmdir()  # if nothing came of it
     finally:
         scan.close()
-    made = [Deck(path, name=name) for path in paths]
+    made = [Deck(path, name=name, complete=complete) for path in paths]  # also of the cards that were there
     return made if slices > 1 else made[0]
 
 

@@ -143,9 +143,6 @@ class Job:
                         dealt = Dealt(all_drawn, fingerprint, firsts[path], which, begun.deck, kept_count)
                         done = 0 if runs.placing is None else self._in_order(path).read()
                         ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
-                        if kept is not None and not deals_in(path):
-                            path.mkdir(parents=True, exist_ok=True)
-                            put(self.work / KEPT, path / KEPT, self.scan.path)
                         self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
@@ -288,6 +285,8 @@ class Job:
             if together is not None:
                 together.starts.abandon()
         vouch(self.scan, self.origin, columns, partial, self.complete, dealt, together)
+        if dealt.kept and not deals_in(path):  # now that nothing can be refused any more
+            put(self.work / KEPT, path / KEPT, self.scan.path)
         swap_in(self.scan.path, partial, target)
 
     def _keep(self, supply: Supply) -> KeptRows | None:

@@ -59,6 +59,15 @@ def deals_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda each: int(each.name))
 
 
+def _require_complete(folder: Path, deals: Sequence[Path], complete: Collection[str]) -> None:
+    """Refuse columns that are not complete in all folders of a deck: before one of them takes it down."""
+    manifests = [Manifest.read(each) for each in deals]
+    if any(each.dealt is not None and each.dealt.kept for each in manifests):
+        manifests.append(Manifest.read(folder / KEPT))
+    for each in manifests:
+        each.declared(complete)
+
+
 class Cards(FolderRows):
     """One folder of cards. Its rows are read in order, and the next ones are asked for meanwhile."""
 
@@ -148,6 +157,8 @@ class Deck:
         deals = deals_in(folder)
         if not deals:
             raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
+        if complete:
+            _require_complete(folder, deals, complete)
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
         self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
@@ -155,7 +166,8 @@ class Deck:
         self.kept_count = first.dealt.kept
         self.kept: FolderRows | None = None  # rows that only check guesses
         if self.kept_count:
-            self.kept = FolderRows(folder / KEPT, name=name, complete=complete)
+            declared = [column.name for column in first.schema if not column.nullable]  # questions are built for them
+            self.kept = FolderRows(folder / KEPT, name=name, complete=declared)
             if len(self.kept) != self.kept_count:
                 raise RowSourceError(f"{folder / KEPT} is not what was dealt with these cards; restore the deck.")
         self._used_here = UsedFile(folder / USED)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
 from holdfast.rows.content import Content
+from holdfast.rows.folder import Manifest
 from holdfast.rows.ingest import write_rows
 from holdfast.rows.partial import swap_in, write_whole
 from holdfast.rows.scans.scan import Origin, Scan
@@ -128,6 +129,7 @@ def keep(
 ) -> KeptRows:
     """Write the rows that are kept into this folder, unless they are there."""
     if (folder / _DIVISION).exists():
+        Manifest.read(folder).declared(complete)  # refuses: less may have been declared when they were written
         return KeptRows.read(folder)
     if division.drawn > _MOST:
         raise RowSourceError(f"Rows are kept for checks of at most {_MOST:,}; leave checks out.")

@@ -12,12 +12,12 @@ import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.drawers import COINS
 from holdfast.rows import cards as cards_
+from holdfast.rows import dealing, sorting
 from holdfast.rows import kept as kept_
-from holdfast.rows import sorting
 from holdfast.rows.deal import deal
 from holdfast.rows.dealing import Job
 from holdfast.rows.deck import KEPT, Deck
-from holdfast.rows.kept import KeptRows
+from holdfast.rows.kept import Division, KeptRows
 from holdfast.rows.scans.files import FileScan
 
 ROWS, SHARE = 2_000, 0.1
@@ -193,6 +193,55 @@ def test_a_deal_that_was_interrupted_keeps_what_it_kept(
     deck = dealt(table, 30_000, checks=SHARE)
     assert [KeptRows.read(deck.location / KEPT).division.key] == act
     assert ids_dealt(deck) == set(range(ROWS)) - set(ids_kept(deck))
+
+
+def lacking_a_value(table: Path, monkeypatch: pytest.MonkeyPatch, *, of_kept: bool) -> Path:
+    """Write a table that lacks one value, of a row that will be kept, or of one that will not."""
+    key = bytes(32)
+    monkeypatch.setattr(dealing, "Division", lambda _, drawn, kept: Division(key, drawn, kept))
+    mask = np.concatenate(list(Division(key, ROWS, round(SHARE * ROWS)).masks()))
+    which = np.flatnonzero(mask == of_kept)[5]
+    frame = pl.DataFrame({"id": np.arange(ROWS), "x": [None if i == which else i % 2 for i in range(ROWS)]})
+    frame.write_parquet(table)
+    return table
+
+
+def test_what_only_kept_rows_lack_is_not_declared_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A declaration that is refused is not remembered by the cards: questions would be built for it."""
+    table = lacking_a_value(tmp_path / "t.parquet", monkeypatch, of_kept=True)
+    deck = dealt(table, 500, checks=SHARE)
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        Deck(deck.location, complete=["x"])
+    again = Deck(deck.location)
+    assert again.kept is not None
+    assert again.schema["x"].nullable
+    assert again.kept.schema["x"].nullable
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        dealt(table, 500, next=True, complete=["x"])
+    assert len(dealt(table, 500, next=True, complete=["id"])._deals) == 2
+
+
+def test_who_goes_on_and_declares_more_is_told_what_kept_rows_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, write = lacking_a_value(tmp_path / "t.parquet", monkeypatch, of_kept=True), Job._write
+
+    def interrupted(self: Job, *args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dealt(table, 500, checks=SHARE)
+    monkeypatch.setattr(Job, "_write", write)
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        dealt(table, 500, checks=SHARE, complete=["x"])
+
+
+def test_nothing_is_left_of_a_deal_that_is_refused_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lacking_a_value(tmp_path / "t.parquet", monkeypatch, of_kept=False)
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        dealt(table, 500, checks=SHARE, complete=["x"])
+    assert not table.with_name("t.deck").exists()
 
 
 def test_what_cannot_be_is_refused(table: Path) -> None:
