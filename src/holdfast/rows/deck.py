@@ -173,7 +173,8 @@ class Deck:
         self._used_here = UsedFile(folder / USED)
         self._claimed = ""  # by which ledger, as far as this process has made sure
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
-            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
+            one, other = cards.dealt, first.dealt
+            same = (one.fingerprint, one.order, cards.schema) == (other.fingerprint, other.order, first.schema)
             if not same or cards.dealt.first != before.numbers.stop:
                 raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
 

@@ -59,6 +59,8 @@ class Dealt:
         What names the deal.
     kept
         How many rows, or units, are kept for checks: the cards are of the others.
+    order
+        The hash of all rows with their numbers, if cards have them: a question may have cards of two deals.
     """
 
     rows: int
@@ -67,6 +69,7 @@ class Dealt:
     slice: str
     deal: str
     kept: int = 0
+    order: str = ""
 
 
 @dataclass(frozen=True)
