@@ -192,7 +192,10 @@ class Deck:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the table's content, whatever the order of its rows: the same for all decks dealt from it."""
+        """A hash of the table's content, whatever the order of its rows: the same for all decks dealt from it.
+
+        If rows are kept for checks, that of which ones follows.
+        """
         return self._dealt.fingerprint
 
     @property

@@ -6,12 +6,12 @@
 Which they are is remembered beside them, as the key of the choice.
 """
 
+import hmac
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -109,9 +109,10 @@ class KeptRows:
         return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums), tuple(others))
 
     def fingerprint(self, others: Content, scan: Scan) -> str:
-        """Return the hash of the whole table and of what is kept of it; `others` is what was dealt from.
+        """Return the hash of the whole table, and that of what is kept of it; `others` is what was dealt from.
 
-        Two decks with one ledger keep the same rows: else one would ask what the other checks on.
+        Two decks with one ledger keep the same rows: else one would ask what the other checks on. The second hash is
+        keyed, as two other sets of rows may look the same. By the first, the table has no second ledger.
         """
         if others.sums != self.others:  # then a row may be kept, and dealt from
             raise RowSourceError(
@@ -121,7 +122,8 @@ class KeptRows:
         whole = Content(scan.columns)
         for rows, sums in ((others.rows, others.sums), (self.rows, self.sums)):
             whole.include(rows, sums)
-        return sha256(f"{whole.fingerprint()}, kept for checks: {self.rows} rows, {self.sums}".encode()).hexdigest()
+        kept = hmac.digest(self.division.key, f"kept for checks: {self.rows} rows, {self.sums}".encode(), "sha256")
+        return f"{whole.fingerprint()}, keeping {kept.hex()}"
 
 
 def keep(

@@ -11,6 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.drawers import COINS
+from holdfast.ledger.opening import forget_all
 from holdfast.rows import cards as cards_
 from holdfast.rows import dealing, sorting
 from holdfast.rows import kept as kept_
@@ -172,6 +173,31 @@ def test_two_decks_that_keep_other_rows_do_not_share_a_ledger(table: Path) -> No
     for deck in (other, none):
         with pytest.raises((PlanConflict, RowSourceError)):
             hf.Session(deck, ledger=ledger)
+
+
+@pytest.mark.parametrize("checks", [None, SHARE])
+def test_another_deck_of_a_table_that_is_asked_has_no_second_ledger(table: Path, checks: float | None) -> None:
+    """Whichever rows it keeps, it would check on rows that were asked, or ask rows that check."""
+    one, other = dealt(table, 500, checks=SHARE), dealt(table, 500, "o.deck", checks=checks)
+    database = f"sqlite:///{table.with_name('ledgers.db')}"
+    with hf.Session(one, ledger=database, rows_per_query=100) as session:
+        session.mean("id > 1")
+    with pytest.raises(InvalidArgument, match="These rows have a ledger already"):
+        hf.Session(other)
+    forget_all()
+    with pytest.raises(InvalidArgument, match="already, as dataset 't'"):
+        hf.Session(other, ledger=database)
+
+
+def test_two_decks_that_keep_rows_that_look_alike_do_not_share_a_ledger(tmp_path: Path) -> None:
+    table = tmp_path / "t.parquet"
+    pl.DataFrame({"x": np.ones(ROWS)}).write_parquet(table)
+    one, other = dealt(table, 500, checks=SHARE), dealt(table, 500, "o.deck", checks=SHARE)
+    with hf.Session(one, ledger=tmp_path / "one.ledger", rows_per_query=100) as session:
+        session.mean("x > 0")
+    with pytest.raises(RowSourceError, match="belongs to other data"):
+        hf.Session(other, ledger=tmp_path / "one.ledger")
+    deal(table, one.location, cards=100, next=True)
 
 
 @pytest.mark.parametrize("stage", ["_deal_here", "_fingerprint", "_write"])
