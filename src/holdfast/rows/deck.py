@@ -139,6 +139,13 @@ class Cards(FolderRows):
                         mapped.expect(rows.start, ahead)
 
 
+class KeptFolder(FolderRows):
+    """The rows that only check guesses, for their deck alone."""
+
+    def _refuse(self, manifest: Manifest, folder: Path) -> None:
+        """They are where they belong."""
+
+
 class Deck:
     """A table that was dealt. Its `len` is the number of rows of the table, not of cards.
 
@@ -167,7 +174,7 @@ class Deck:
         self.kept: FolderRows | None = None  # rows that only check guesses
         if self.kept_count:
             declared = [column.name for column in first.schema if not column.nullable]  # questions are built for them
-            self.kept = FolderRows(folder / KEPT, name=name, complete=declared)
+            self.kept = KeptFolder(folder / KEPT, name=name, complete=declared)
             if len(self.kept) != self.kept_count:
                 raise RowSourceError(f"{folder / KEPT} is not what was dealt with these cards; restore the deck.")
         self._used_here = UsedFile(folder / USED)

@@ -33,6 +33,7 @@ from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
+DIVISION = "division.json"  # beside rows that a deck keeps for checks: which they are
 FAULTS = (PolarsError, PanicException, IndexError)  # what no evaluation raises on rows that are as they were written
 _FORMAT = "holdfast column folder"
 VERSION = 7
@@ -230,6 +231,8 @@ class FolderRows(LocalRows):
     def _refuse(self, manifest: Manifest, folder: Path) -> None:
         if manifest.dealt is not None:
             raise RowSourceError(f"{folder} holds cards of a deck, not rows; open the deck: {folder.parent}.")
+        if (folder / DIVISION).exists():  # whatever answers they gave, they could not check
+            raise RowSourceError(f"{folder} holds rows that only check guesses; open their deck: {folder.parent}.")
 
     def __reduce__(self) -> tuple[Any, ...]:  # another process maps the files itself
         complete = tuple(column.name for column in self.schema if not column.nullable)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
 from holdfast.rows.content import Content
-from holdfast.rows.folder import Manifest
+from holdfast.rows.folder import DIVISION, Manifest
 from holdfast.rows.ingest import write_rows
 from holdfast.rows.partial import swap_in, write_whole
 from holdfast.rows.scans.scan import Origin, Scan
@@ -29,7 +29,6 @@ from holdfast.rows.supply import Supply, lengths_of
 
 _MOST = 10**9 - 1  # rows or units, of which numpy can draw how many are kept
 _PIECE = 1 << 18  # of which it is decided at once whether they are kept; part of what the next deal repeats
-_DIVISION = "division.json"
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,13 @@ class KeptRows:
         """Remember it beside them, durably: the next deal keeps the same ones, and it lies there whole or not."""
         division = self.division
         facts = [division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others]
-        write_whole(folder / _DIVISION, json.dumps(facts))
+        write_whole(folder / DIVISION, json.dumps(facts))
 
     @classmethod
     def read(cls, folder: Path) -> "KeptRows":
         """Return what was remembered."""
         try:
-            key, drawn, kept, rows, sums, others = json.loads((folder / _DIVISION).read_text(encoding="ascii"))
+            key, drawn, kept, rows, sums, others = json.loads((folder / DIVISION).read_text(encoding="ascii"))
         except (OSError, ValueError):
             raise RowSourceError(f"{folder} is damaged: it does not say which rows it keeps. Restore it.") from None
         return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums), tuple(others))
@@ -130,7 +129,7 @@ def keep(
     division: Division, supply: Supply, folder: Path, scan: Scan, origin: Origin, complete: Collection[str]
 ) -> KeptRows:
     """Write the rows that are kept into this folder, unless they are there."""
-    if (folder / _DIVISION).exists():
+    if (folder / DIVISION).exists():
         Manifest.read(folder).declared(complete)  # refuses: less may have been declared when they were written
         return KeptRows.read(folder)
     if division.drawn > _MOST:

@@ -72,6 +72,12 @@ def test_no_card_is_kept_and_every_other_row_is_dealt(table: Path) -> None:
     deck.verify()
 
 
+def test_kept_rows_are_opened_by_their_deck_alone(table: Path) -> None:
+    deck = dealt(table, 500, checks=SHARE)
+    with pytest.raises(RowSourceError, match="only check guesses; open their deck"):
+        hf.Session(deck.location / KEPT)
+
+
 def test_units_are_kept_whole(tmp_path: Path) -> None:
     unit = np.repeat(np.arange(300), 1 + np.arange(300) % 5)
     table = tmp_path / "t.parquet"
