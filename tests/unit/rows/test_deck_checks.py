@@ -103,8 +103,11 @@ def test_answers_take_cards_and_checks_take_none(table: Path) -> None:
             with pytest.raises(BudgetExhausted, match=r"0 of its 500 cards are left, and this question takes 100"):
                 session.mean("id > 10")
         assert session.check("id > 10", 1.0, 0.1).holds  # other rows, which do not run out
+        wrong = session.check("id > 10", 0.5, 0.1)
+        assert (wrong.outcome, wrong.value) == ("too low", None)  # there are no cards left to say what it is
         deal(table, deck.location, cards=100, next=True)
-        session.mean("id > 10")
+        assert session.check("id > 10", 0.5, 0.1).value is not None
+        assert session.mean("id > 10").cached
     with hf.Session(deck.location) as session:
         assert session.check("id > 11", 1.0, 0.1).holds
         with pytest.raises(BudgetExhausted, match="0 of its 600 cards are left"):
