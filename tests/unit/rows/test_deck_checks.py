@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.beside import witnesses_beside
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.drawers import COINS
 from holdfast.ledger.opening import forget_all
@@ -239,6 +240,27 @@ def lacking_a_value(table: Path, monkeypatch: pytest.MonkeyPatch, *, of_kept: bo
     frame = pl.DataFrame({"id": np.arange(ROWS), "x": [None if i == which else i % 2 for i in range(ROWS)]})
     frame.write_parquet(table)
     return table
+
+
+def test_a_restored_ledger_goes_on_behind_all_cards_that_were_used(table: Path) -> None:
+    """Of a backup made while a check was under way: what it cost is not taken for cards."""
+    deck, copy = dealt(table, 500, checks=SHARE), table.with_name("copy")
+    ledger = deck.location.with_name("t.deck.ledger")
+    with hf.Session(deck, rows_per_query=100) as session:
+        session.mean("id > 2")
+        check = session.prepare("id > 3", "check", guess=0.5, margin=0.1)
+        place = session._reserve(check)
+        hf.backup(ledger, copy)
+        session.ledger.commit(session._draw(check, place))
+        session._reserve(session.prepare("id > 4"))  # dropped: its cards are used, and nobody sees what they say
+        session.mean("id > 5")
+        assert deck.used.cards == 300
+    ledger.unlink()
+    assert hf.restore(copy, ledger, witnesses=witnesses_beside(deck)).lost == 2
+    with hf.Session(deck) as session:
+        assert session.ledger.taken.charge % COINS == 300
+        session.mean("id > 6")
+    assert deck.used.cards == 400
 
 
 def test_what_only_kept_rows_lack_is_not_declared_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
