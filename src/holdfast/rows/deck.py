@@ -59,9 +59,9 @@ def deals_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda each: int(each.name))
 
 
-def _require_complete(folder: Path, deals: Sequence[Path], complete: Collection[str]) -> None:
+def require_complete(folder: Path, complete: Collection[str]) -> None:
     """Refuse columns that are not complete in all folders of a deck: before one of them takes it down."""
-    manifests = [Manifest.read(each) for each in deals]
+    manifests = [Manifest.read(each) for each in deals_in(folder)]
     if any(each.dealt is not None and each.dealt.kept for each in manifests):
         manifests.append(Manifest.read(folder / KEPT))
     for each in manifests:
@@ -165,7 +165,7 @@ class Deck:
         if not deals:
             raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
         if complete:
-            _require_complete(folder, deals, complete)
+            require_complete(folder, complete)
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
         self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
