@@ -14,6 +14,7 @@ the same question wait for that answer instead of drawing again.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar, cast
@@ -185,7 +186,8 @@ class Answering:
             answer = self._last_look(question, answer)
         if question.otherwise is not None and isinstance(answer, CheckAnswer) and not answer.holds:
             # The guess does not hold. Here other rows than the checking ones give answers, so ask them for the value.
-            return replace(answer, value=self._ask_kind(MEAN, (), question.otherwise))
+            with suppress(BudgetExhausted):  # cards may be used up; the result of the check stands all the same
+                answer = replace(answer, value=self._ask_kind(MEAN, (), question.otherwise))
         return answer
 
     def _keyed(self, question: Question, key: str) -> Question:

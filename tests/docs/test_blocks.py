@@ -237,9 +237,10 @@ def test_the_page_about_big_data_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(8)
     frame = pl.DataFrame({"amount": rng.gamma(2.0, 60.0, 20_000), "country": rng.choice(["de", "fr"], 20_000)})
-    for folder in (Path("events"), Path("lake/events/year=2023"), Path("lake/events/year=2024")):
-        folder.mkdir(parents=True)
-        frame.write_parquet(folder / "0.parquet")
+    for folder in ("events", "lake/events/year=2023", "lake/events/year=2024", "orders"):
+        Path(folder).mkdir(parents=True)
+        rows = frame if folder != "orders" else frame.with_columns(amount=rng.gamma(2.0, 60.0, frame.height))
+        rows.write_parquet(f"{folder}/0.parquet")
     frame.head(50).write_ndjson("events.jsonl")
     Path("events.csv").write_bytes("id;Größe\n1;n/a\n2;3\n".encode("latin-1"))
     names: dict[str, object] = {"hf": hf, "pl": pl, "duckdb": duckdb}

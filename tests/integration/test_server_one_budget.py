@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidArgument, LedgerDamaged
 from holdfast.ledger.opening import forget_all
+from holdfast.rows.deal import deal
 from holdfast.service.app import build
 from holdfast.service.settings import DatasetSettings, Settings
 from serving import Running, table
@@ -33,6 +34,16 @@ def test_two_names_for_the_same_rows_are_refused_at_the_start(tmp_path: Path, da
     chosen = serving({"flights": first, "trips": second}, database=database and f"sqlite:///{tmp_path}/ledgers.db")
     with pytest.raises(InvalidArgument, match="'flights' and 'trips' are the same"):
         build(chosen)
+
+
+@pytest.mark.parametrize("checks", [None, 0.1])
+def test_two_decks_of_one_table_are_refused_at_the_start(tmp_path: Path, checks: float | None) -> None:
+    """Whichever rows they keep for checks."""
+    source, decks = table(tmp_path), {name: tmp_path / f"{name}.deck" for name in ("one", "other")}
+    deal(source, decks["one"], cards=20_000, checks=0.1)
+    deal(source, decks["other"], cards=20_000, checks=checks)
+    with pytest.raises(InvalidArgument, match="'one' and 'other' are the same"):
+        build(serving(decks))
 
 
 def test_two_names_for_one_file_are_refused_when_it_is_registered(tmp_path: Path) -> None:

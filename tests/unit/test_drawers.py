@@ -18,6 +18,7 @@ from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
+from holdfast.ledger.entry import APART, APART_CHARGE
 from holdfast.planning import plan
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
@@ -211,6 +212,10 @@ def test_coins_never_count_into_the_account_of_checks(session: hf.Session, monke
         with pytest.raises(InvalidArgument, match="draws must be at most"):
             session.ask(**question)
     assert session.ledger.spent == spent
+
+
+def test_the_ledger_knows_the_two_accounts_by_the_same_numbers() -> None:
+    assert (APART_CHARGE, APART) == (COINS, STATEMENTS)
 
 
 @pytest.mark.parametrize("taken", [Cost(COINS // 2 + 1, 1), Cost(1, STATEMENTS // 2 + 1)])

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
-from holdfast.ledger.entry import Cost, Head
+from holdfast.ledger.entry import APART, APART_CHARGE, Cost, Head
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, file_beside, store_at
 from holdfast.ledger.reading import READ_CHUNK, verify_store
@@ -274,8 +274,20 @@ def _newest(source: Store, target: Store, found: Tip | None) -> tuple[Store, Tip
 
 
 def _taken(tip: Tip, seen: list[Tip]) -> Tip:
-    """Return the tip with all taken that anybody saw taken."""
-    return tip.taking(*(max(amounts) for amounts in zip(*(each.taken for each in (tip, *seen)), strict=True)))
+    """Return the tip with all taken that anybody saw taken; of two accounts, in each: either may be further there."""
+    charge, intervals, places = zip(*(each.taken for each in (tip, *seen)), strict=True)
+    if max(intervals) < APART:
+        return tip.taking(max(charge), max(intervals), max(places))
+    return tip.taking(_most_of_either(charge, APART_CHARGE), _most_of_either(intervals, APART), max(places))
+
+
+def _most_of_either(amounts: Sequence[int], account: int) -> int:
+    """Return the most of what is below `account`, and of what is above.
+
+    >>> _most_of_either([2_003, 1_007], 1_000)
+    2007
+    """
+    return max(each // account for each in amounts) * account + max(each % account for each in amounts)
 
 
 def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:

@@ -8,6 +8,7 @@ from holdfast.errors import InvalidArgument
 
 LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
 APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
+APART_CHARGE = 2**42  # the charge of the other account comes in multiples of this
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger.entry import APART, LARGEST, Cost, Place, Reach
+from holdfast.ledger.entry import APART, APART_CHARGE, LARGEST, Cost, Place, Reach
 from holdfast.ledger.forks import OfOneProcess
 from holdfast.ledger.store import Tip
 
@@ -115,12 +115,13 @@ def take_ahead(tip: Tip, caps: Cost, reach: Reach, demand: PlacesAhead) -> tuple
     """Take places ahead, but none near the end of the budget or of the rows that can be drawn."""
     needs, answers = _needs(demand.cost), demand.answers
     ends = reach.charge + tip.taken_charge // reach.account * reach.account, reach.intervals
-    caps_and_reach = zip((caps.charge, caps.intervals), ends, strict=True)
-    for (cap, end), taken, need in zip(caps_and_reach, tip.taken, needs, strict=False):
+    accounts = (APART_CHARGE, APART) if tip.taken_intervals >= APART else (2 * LARGEST, 2 * LARGEST)
+    limits = zip((caps.charge, caps.intervals), ends, accounts, strict=True)
+    for (cap, end, account), taken, need in zip(limits, tip.taken, needs, strict=False):
         if need:
             most = (min(cap, end) - taken) // SHARE_AHEAD
             if cap == LARGEST:
-                most = min(most, taken // SHARE_OF_TAKEN)
+                most = min(most, taken % account // SHARE_OF_TAKEN)
             answers = min(answers, most // need)
     answers -= demand.there
     if answers <= 0:

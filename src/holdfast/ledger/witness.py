@@ -35,8 +35,11 @@ SPLIT = "split into "  # how the address of rows begins whose ledger is that of 
 
 
 def content_of(fingerprint: str) -> str:
-    """Return what witnesses and databases know the content of data by; its fingerprint cannot be told from it."""
-    return sha256(fingerprint.encode()).hexdigest()
+    """Return what witnesses and databases know the content of data by; its fingerprint cannot be told from it.
+
+    Whichever of its rows are kept for checks: they have one budget.
+    """
+    return sha256(fingerprint.partition(", keeping ")[0].encode()).hexdigest()
 
 
 class Seen(NamedTuple):

@@ -14,7 +14,7 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.dealing import Job, first_card
-from holdfast.rows.deck import Deck, deals_in
+from holdfast.rows.deck import Deck, deals_in, require_complete
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.folder import Manifest
 from holdfast.rows.open import dialect_of, find_scan
@@ -120,6 +120,7 @@ def deal(
         begun = (paths[0] / ".deal.partial").exists()
         for path in paths if not begun else ():
             first_card(path, next)  # refuses
+            require_complete(path, complete)
         try:
             with ExitStack() as locks:
                 # Whoever else deals into one of these decks waits, and then finds what was dealt.
@@ -135,7 +136,7 @@ def deal(
                     path.rmdir()  # if nothing came of it
     finally:
         scan.close()
-    made = [Deck(path, name=name) for path in paths]
+    made = [Deck(path, name=name, complete=complete) for path in paths]  # also of the cards that were there
     return made if slices > 1 else made[0]
 
 

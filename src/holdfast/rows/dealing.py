@@ -34,7 +34,7 @@ from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
-_FORMAT = 5  # how this program deals: another one would deal other cards
+_FORMAT = 6  # how this program deals: another one would deal other cards
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Job:
                     begun, runs = self._deal_there(engine, note, scratch, rate, supply.rows, advance, stack)
             if self.scan.moment() != before or runs.content.rows != supply.rows:
                 raise self._changed()
-            fingerprint = self._fingerprint(runs.content, kept)
+            fingerprint, order = self._fingerprint(runs.content, kept), self._order(runs.order)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
             with reported(
                 f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress, kept=known
@@ -140,12 +140,9 @@ class Job:
                     if path in firsts:
                         which = f"{i + 1} of {len(self.paths)}"
                         kept_count = 0 if kept is None else kept.division.kept
-                        dealt = Dealt(all_drawn, fingerprint, firsts[path], which, begun.deck, kept_count)
+                        dealt = Dealt(all_drawn, fingerprint, firsts[path], which, begun.deck, kept_count, order)
                         done = 0 if runs.placing is None else self._in_order(path).read()
                         ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
-                        if kept is not None and not deals_in(path):
-                            path.mkdir(parents=True, exist_ok=True)
-                            put(self.work / KEPT, path / KEPT, self.scan.path)
                         self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
@@ -288,6 +285,8 @@ class Job:
             if together is not None:
                 together.starts.abandon()
         vouch(self.scan, self.origin, columns, partial, self.complete, dealt, together)
+        if dealt.kept and not deals_in(path):  # now that nothing can be refused any more
+            put(self.work / KEPT, path / KEPT, self.scan.path)
         swap_in(self.scan.path, partial, target)
 
     def _keep(self, supply: Supply) -> KeptRows | None:
@@ -315,11 +314,20 @@ class Job:
                     raise self._another()
         return found
 
+    def _order(self, numbered: Content | None) -> str:
+        """Return the hash of which row has which number; refuse another than cards have: one row would be two."""
+        found = "" if numbered is None else numbered.fingerprint()
+        for path in self.paths:
+            for folder in deals_in(path)[:1]:
+                if _dealt(folder).order != found:
+                    raise self._another()
+        return found
+
     def _another(self) -> RowSourceError:
         return RowSourceError(
             f"The table has changed since {self.paths[0]} was dealt: it has other rows or other values, or, if some are"
-            " kept for checks, they come in another order. A deck is of one table; deal another deck, with a ledger of"
-            " its own."
+            " kept for checks or cards say which row they are, they come in another order. A deck is of one table; deal"
+            " another deck, with a ledger of its own."
         )
 
 

@@ -59,6 +59,15 @@ def deals_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda each: int(each.name))
 
 
+def require_complete(folder: Path, complete: Collection[str]) -> None:
+    """Refuse columns that are not complete in all folders of a deck: before one of them takes it down."""
+    manifests = [Manifest.read(each) for each in deals_in(folder)]
+    if any(each.dealt is not None and each.dealt.kept for each in manifests):
+        manifests.append(Manifest.read(folder / KEPT))
+    for each in manifests:
+        each.declared(complete)
+
+
 class Cards(FolderRows):
     """One folder of cards. Its rows are read in order, and the next ones are asked for meanwhile."""
 
@@ -130,6 +139,13 @@ class Cards(FolderRows):
                         mapped.expect(rows.start, ahead)
 
 
+class KeptFolder(FolderRows):
+    """The rows that only check guesses, for their deck alone."""
+
+    def _refuse(self, manifest: Manifest, folder: Path) -> None:
+        """They are where they belong."""
+
+
 class Deck:
     """A table that was dealt. Its `len` is the number of rows of the table, not of cards.
 
@@ -148,6 +164,8 @@ class Deck:
         deals = deals_in(folder)
         if not deals:
             raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
+        if complete:
+            require_complete(folder, complete)
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
         self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
@@ -155,13 +173,15 @@ class Deck:
         self.kept_count = first.dealt.kept
         self.kept: FolderRows | None = None  # rows that only check guesses
         if self.kept_count:
-            self.kept = FolderRows(folder / KEPT, name=name, complete=complete)
+            declared = [column.name for column in first.schema if not column.nullable]  # questions are built for them
+            self.kept = KeptFolder(folder / KEPT, name=name, complete=declared)
             if len(self.kept) != self.kept_count:
                 raise RowSourceError(f"{folder / KEPT} is not what was dealt with these cards; restore the deck.")
         self._used_here = UsedFile(folder / USED)
         self._claimed = ""  # by which ledger, as far as this process has made sure
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
-            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
+            one, other = cards.dealt, first.dealt
+            same = (one.fingerprint, one.order, cards.schema) == (other.fingerprint, other.order, first.schema)
             if not same or cards.dealt.first != before.numbers.stop:
                 raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
 
@@ -179,7 +199,10 @@ class Deck:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the table's content, whatever the order of its rows: the same for all decks dealt from it."""
+        """A hash of the table's content, whatever the order of its rows: the same for all decks dealt from it.
+
+        If rows are kept for checks, that of which ones follows.
+        """
         return self._dealt.fingerprint
 
     @property
@@ -322,7 +345,8 @@ class Deck:
         start, count
             Which ones.
         """
-        self.require(start, count)
+        if count:  # a check has none, and may be asked where other slices have more cards than this one
+            self.require(start, count)
         self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
         return Hand(self, range(start, start + count))
 

@@ -34,6 +34,7 @@ from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
+DIVISION = "division.json"  # beside rows that a deck keeps for checks: which they are
 FAULTS = (PolarsError, PanicException, IndexError)  # no evaluation raises these on undamaged rows
 _FORMAT = "holdfast column folder"
 VERSION = 7
@@ -60,6 +61,8 @@ class Dealt:
         The name of the deal.
     kept
         How many rows, or units, are kept for checks: the cards are copies of the others.
+    order
+        A hash of all rows with their numbers, if cards carry row numbers: one question may draw cards of two deals.
     """
 
     rows: int
@@ -68,6 +71,7 @@ class Dealt:
     slice: str
     deal: str
     kept: int = 0
+    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,6 +232,8 @@ class FolderRows(LocalRows):
     def _refuse(self, manifest: Manifest, folder: Path) -> None:
         if manifest.dealt is not None:
             raise RowSourceError(f"{folder} holds cards of a deck, not rows; open the deck: {folder.parent}.")
+        if (folder / DIVISION).exists():  # whatever answers they gave, they could not check
+            raise RowSourceError(f"{folder} holds rows that only check guesses; open their deck: {folder.parent}.")
 
     def __reduce__(self) -> tuple[Any, ...]:  # another process maps the files itself
         complete = tuple(column.name for column in self.schema if not column.nullable)

@@ -108,9 +108,10 @@ class CardDraws:
 
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse damaged cards and those of another ledger; open the next cards if these questions need them."""
-        self._deck.require_sound()
-        if self._deck.reaches(self._cards(self._ledger.taken, *costs)):  # else the ledger refuses, and nothing is used
-            self._deck.claim(self._ledger.first)
+        deck, count = self._deck, self._cards(*costs)
+        deck.require_sound()
+        if not count or deck.reaches(self._cards(self._ledger.taken) + count):  # else the ledger refuses: nothing used
+            deck.claim(self._ledger.first)
 
     def refuse(self, costs: Sequence[Taken]) -> None:
         """Refuse with the number of cards, if too few are left."""

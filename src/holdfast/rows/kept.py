@@ -6,12 +6,12 @@
 Which they are is remembered beside them, as the key of the choice.
 """
 
+import hmac
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
 from holdfast.rows.content import Content
+from holdfast.rows.folder import DIVISION, Manifest
 from holdfast.rows.ingest import write_rows
 from holdfast.rows.partial import swap_in, write_whole
 from holdfast.rows.scans.scan import Origin, Scan
@@ -28,7 +29,6 @@ from holdfast.rows.supply import Supply, lengths_of
 
 _MOST = 10**9 - 1  # rows or units, of which numpy can draw how many are kept
 _PIECE = 1 << 18  # of which it is decided at once whether they are kept; part of what the next deal repeats
-_DIVISION = "division.json"
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,22 @@ class KeptRows:
         """Remember it beside them, durably: the next deal keeps the same ones, and it lies there whole or not."""
         division = self.division
         facts = [division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others]
-        write_whole(folder / _DIVISION, json.dumps(facts))
+        write_whole(folder / DIVISION, json.dumps(facts))
 
     @classmethod
     def read(cls, folder: Path) -> "KeptRows":
         """Return what was remembered."""
         try:
-            key, drawn, kept, rows, sums, others = json.loads((folder / _DIVISION).read_text(encoding="ascii"))
+            key, drawn, kept, rows, sums, others = json.loads((folder / DIVISION).read_text(encoding="ascii"))
         except (OSError, ValueError):
             raise RowSourceError(f"{folder} is damaged: it does not say which rows it keeps. Restore it.") from None
         return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums), tuple(others))
 
     def fingerprint(self, others: Content, scan: Scan) -> str:
-        """Return the hash of the whole table and of what is kept of it; `others` is what was dealt from.
+        """Return the hash of the whole table, and that of what is kept of it; `others` is what was dealt from.
 
-        Two decks with one ledger keep the same rows: else one would ask what the other checks on.
+        Two decks with one ledger keep the same rows: else one would ask what the other checks on. The second hash is
+        keyed, as two other sets of rows may look the same. By the first, the table has no second ledger.
         """
         if others.sums != self.others:  # then a row may be kept, and dealt from
             raise RowSourceError(
@@ -120,14 +121,16 @@ class KeptRows:
         whole = Content(scan.columns)
         for rows, sums in ((others.rows, others.sums), (self.rows, self.sums)):
             whole.include(rows, sums)
-        return sha256(f"{whole.fingerprint()}, kept for checks: {self.rows} rows, {self.sums}".encode()).hexdigest()
+        kept = hmac.digest(self.division.key, f"kept for checks: {self.rows} rows, {self.sums}".encode(), "sha256")
+        return f"{whole.fingerprint()}, keeping {kept.hex()}"
 
 
 def keep(
     division: Division, supply: Supply, folder: Path, scan: Scan, origin: Origin, complete: Collection[str]
 ) -> KeptRows:
     """Write the rows that are kept into this folder, unless they are there."""
-    if (folder / _DIVISION).exists():
+    if (folder / DIVISION).exists():
+        Manifest.read(folder).declared(complete)  # refuses: less may have been declared when they were written
         return KeptRows.read(folder)
     if division.drawn > _MOST:
         raise RowSourceError(f"Rows are kept for checks of at most {_MOST:,}; leave checks out.")

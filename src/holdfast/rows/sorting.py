@@ -64,6 +64,7 @@ class Piece:
     sums: tuple[int, int]  # of the chunk
     missing: list[bool]  # whether each column of the chunk has missing values
     lengths: NDArray[np.int64] | None = None  # how many rows each card has, if cards are units
+    order: tuple[int, int] = (0, 0)  # sums of the chunk with the numbers of its rows, if cards have them
 
     @property
     def card_cuts(self) -> NDArray[np.int64]:
@@ -104,6 +105,7 @@ class SortedRun:
     columns: list[tuple[str, int, int]]  # type ("" if stored elsewhere), offset of the values, offset of the marks
     rows: int
     sums: tuple[int, int]
+    order: tuple[int, int]
     missing: list[bool]
     texts: dict[str, tuple[list[str], bool]]  # new texts since the last run, and whether texts are still coded
 
@@ -128,6 +130,7 @@ class Runs:
         self.placing: Placing | None = None
         self._table = [i for i, name in enumerate(self._names) if name != ROW]  # the columns of the table itself
         self.content = Content({self._names[i]: coder.columns[self._names[i]] for i in self._table})
+        self.order = Content(coder.columns) if ROW in coder.columns else None  # which row has which number
         self.missing = [False] * len(self._names)
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # number of texts that runs have recorded
@@ -163,7 +166,8 @@ class Runs:
             rows, each = rows_of_cards(lengths, drawn.rows)
         columns = [self._taken(part, rows) for part in parts]
         sums, missing = self.content.sums_of([parts[i] for i in self._table], height), [part.missing for part in parts]
-        return Piece(drawn.counts, None, columns, height, sums, missing, each)
+        order = (0, 0) if self.order is None else self.order.sums_of(list(parts), height)
+        return Piece(drawn.counts, None, columns, height, sums, missing, each, order)
 
     def sort_in(self, parts: Sequence[Part], places: NDArray[np.uint64], rows: int, sums: tuple[int, int]) -> Piece:
         """Sort cards by range; `rows` and `sums` are what they add to the content."""
@@ -176,6 +180,8 @@ class Runs:
     def collect(self, piece: Piece) -> None:
         """Add a prepared piece."""
         self.content.include(piece.rows, piece.sums)
+        if self.order is not None:
+            self.order.include(piece.rows, piece.order)
         self.missing = [a or b for a, b in zip(self.missing, piece.missing, strict=True)]
         self._waiting.append(piece)
         if sum(int(each.counts.sum()) for each in self._waiting) >= self._block:
@@ -187,7 +193,7 @@ class Runs:
             return
         pieces, self._waiting = self._waiting, []
         content, missing, texts = self.content, self.missing, self._newly_learned()
-        done = (content.rows, content.sums, missing, texts)
+        done = (content.rows, content.sums, (0, 0) if self.order is None else self.order.sums, missing, texts)
         self._behind.do(lambda: self._write(pieces, *done))
 
     def finish(self) -> None:
@@ -196,7 +202,13 @@ class Runs:
         self._behind.wait()
 
     def _write(
-        self, pieces: list[Piece], rows: int, sums: tuple[int, int], missing: list[bool], texts: dict[str, Any]
+        self,
+        pieces: list[Piece],
+        rows: int,
+        sums: tuple[int, int],
+        order: tuple[int, int],
+        missing: list[bool],
+        texts: dict[str, Any],
     ) -> None:
         number, at, cuts = len(self._runs), self._end, [piece.cuts for piece in pieces]
         placing, marked = self.placing, set[int]()
@@ -228,7 +240,7 @@ class Runs:
                 marks = self._append(_merged([_marks(part) for part in parts], cuts)) if some_missing else 0
                 columns.append((values[0].dtype.str, begin, marks))
         cards = int(sum(piece.counts.sum() for piece in pieces))
-        run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, missing, texts)
+        run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, order, missing, texts)
         about = self._about(number)
         about.with_suffix(".new").write_text(json.dumps(asdict(run)), encoding="utf-8")
         about.with_suffix(".new").replace(about)
@@ -349,9 +361,11 @@ class Runs:
     def _take_up(self, about: dict[str, Any]) -> None:
         """Continue after a run that an earlier process wrote."""
         about["columns"] = [tuple(column) for column in about["columns"]]
-        run = SortedRun(**about | {"sums": tuple(about["sums"])})
+        run = SortedRun(**about | {name: tuple(about[name]) for name in ("sums", "order")})
         self._runs.append(run)
         self.content.rows, self.content.sums, self.missing = run.rows, run.sums, run.missing
+        if self.order is not None:
+            self.order.rows, self.order.sums = run.rows, run.order
         for name, (new, coded) in run.texts.items():
             texts = self.coder.texts[name]
             texts.learn(pl.Series(new, dtype=pl.String))

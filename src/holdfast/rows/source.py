@@ -97,7 +97,11 @@ class RowSource(RowVerbs, Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content: the same data always has the same one."""
+        """A hash of the content: the same data always has the same one.
+
+        Where some rows are kept apart from it, ", keeping " and a hash of which ones follow: a ledger is of one such
+        division, and whichever it is, the content has one budget.
+        """
         ...
 
     @property

@@ -239,14 +239,16 @@ class Datasets:
         ledger = served.session.ledger
         if ledger.reproducible:
             return
+        content = content_of(ledger.fingerprint)
         for other in self._open.values():
-            if other.session.ledger.fingerprint == ledger.fingerprint and not other.session.ledger.reproducible:
+            theirs = other.session.ledger
+            if content_of(theirs.fingerprint) == content and not theirs.reproducible:
                 raise InvalidArgument(
                     f"datasets must be different rows; {other.name!r} and {served.name!r} are the same, which have one"
                     " budget. Serve them under one name.",
                     name="datasets",
                 )
-        ledger.watch(DatabaseWitness(self._database, content_of(ledger.fingerprint)))
+        ledger.watch(DatabaseWitness(self._database, content))
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:

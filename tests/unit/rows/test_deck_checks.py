@@ -9,14 +9,17 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.beside import witnesses_beside
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.guarantees.drawers import COINS
+from holdfast.ledger.opening import forget_all
 from holdfast.rows import cards as cards_
+from holdfast.rows import dealing, sorting
 from holdfast.rows import kept as kept_
-from holdfast.rows import sorting
 from holdfast.rows.deal import deal
 from holdfast.rows.dealing import Job
 from holdfast.rows.deck import KEPT, Deck
-from holdfast.rows.kept import KeptRows
+from holdfast.rows.kept import Division, KeptRows
 from holdfast.rows.scans.files import FileScan
 
 ROWS, SHARE = 2_000, 0.1
@@ -70,6 +73,12 @@ def test_no_card_is_kept_and_every_other_row_is_dealt(table: Path) -> None:
     deck.verify()
 
 
+def test_kept_rows_are_opened_by_their_deck_alone(table: Path) -> None:
+    deck = dealt(table, 500, checks=SHARE)
+    with pytest.raises(RowSourceError, match="only check guesses; open their deck"):
+        hf.Session(deck.location / KEPT)
+
+
 def test_units_are_kept_whole(tmp_path: Path) -> None:
     unit = np.repeat(np.arange(300), 1 + np.arange(300) % 5)
     table = tmp_path / "t.parquet"
@@ -95,8 +104,11 @@ def test_answers_take_cards_and_checks_take_none(table: Path) -> None:
             with pytest.raises(BudgetExhausted, match=r"0 of its 500 cards are left, and this question takes 100"):
                 session.mean("id > 10")
         assert session.check("id > 10", 1.0, 0.1).holds  # other rows, which do not run out
+        wrong = session.check("id > 10", 0.5, 0.1)
+        assert (wrong.outcome, wrong.value) == ("too low", None)  # there are no cards left to say what it is
         deal(table, deck.location, cards=100, next=True)
-        session.mean("id > 10")
+        assert session.check("id > 10", 0.5, 0.1).value is not None
+        assert session.mean("id > 10").cached
     with hf.Session(deck.location) as session:
         assert session.check("id > 11", 1.0, 0.1).holds
         with pytest.raises(BudgetExhausted, match="0 of its 600 cards are left"):
@@ -113,6 +125,24 @@ def test_all_deals_and_slices_keep_the_same_rows(table: Path) -> None:
         assert ids_kept(deck) == kept
         assert not ids_dealt(deck) & set(kept)
         assert deck.fingerprint == decks[0].fingerprint
+
+
+def test_a_slice_checks_where_another_has_used_more_cards_than_it_has(table: Path) -> None:
+    deal(table, table.with_name("s.deck"), cards=200, slices=2, checks=SHARE, name="s")
+    deal(table, table.with_name("s-2-of-2.deck"), cards=200, next=True)
+    ledger = table.with_name("s.ledger")
+    with (
+        hf.Session(table.with_name("s-1-of-2.deck"), ledger=ledger, rows_per_query=100) as short,
+        hf.Session(table.with_name("s-2-of-2.deck"), ledger=ledger, rows_per_query=100) as long,
+    ):
+        for i in range(3):
+            long.mean(f"id > {i}")
+        assert short.check("id > 3", 1.0, 0.1).holds
+        assert short.ledger.taken.charge % COINS == 300
+        with pytest.raises(BudgetExhausted, match="0 of its 200 cards are left, and this question takes 100"):
+            short.mean("id > 4")
+        long.mean("id > 4")
+    assert Deck(table.with_name("s-2-of-2.deck")).used.cards == 400
 
 
 def test_rows_in_another_order_are_refused_where_some_are_kept(table: Path) -> None:
@@ -155,6 +185,31 @@ def test_two_decks_that_keep_other_rows_do_not_share_a_ledger(table: Path) -> No
             hf.Session(deck, ledger=ledger)
 
 
+@pytest.mark.parametrize("checks", [None, SHARE])
+def test_another_deck_of_a_table_that_is_asked_has_no_second_ledger(table: Path, checks: float | None) -> None:
+    """Whichever rows it keeps, it would check on rows that were asked, or ask rows that check."""
+    one, other = dealt(table, 500, checks=SHARE), dealt(table, 500, "o.deck", checks=checks)
+    database = f"sqlite:///{table.with_name('ledgers.db')}"
+    with hf.Session(one, ledger=database, rows_per_query=100) as session:
+        session.mean("id > 1")
+    with pytest.raises(InvalidArgument, match="These rows have a ledger already"):
+        hf.Session(other)
+    forget_all()
+    with pytest.raises(InvalidArgument, match="already, as dataset 't'"):
+        hf.Session(other, ledger=database)
+
+
+def test_two_decks_that_keep_rows_that_look_alike_do_not_share_a_ledger(tmp_path: Path) -> None:
+    table = tmp_path / "t.parquet"
+    pl.DataFrame({"x": np.ones(ROWS)}).write_parquet(table)
+    one, other = dealt(table, 500, checks=SHARE), dealt(table, 500, "o.deck", checks=SHARE)
+    with hf.Session(one, ledger=tmp_path / "one.ledger", rows_per_query=100) as session:
+        session.mean("x > 0")
+    with pytest.raises(RowSourceError, match="belongs to other data"):
+        hf.Session(other, ledger=tmp_path / "one.ledger")
+    deal(table, one.location, cards=100, next=True)
+
+
 @pytest.mark.parametrize("stage", ["_deal_here", "_fingerprint", "_write"])
 def test_a_deal_that_was_interrupted_keeps_what_it_kept(
     table: Path, stage: str, monkeypatch: pytest.MonkeyPatch
@@ -174,6 +229,76 @@ def test_a_deal_that_was_interrupted_keeps_what_it_kept(
     deck = dealt(table, 30_000, checks=SHARE)
     assert [KeptRows.read(deck.location / KEPT).division.key] == act
     assert ids_dealt(deck) == set(range(ROWS)) - set(ids_kept(deck))
+
+
+def lacking_a_value(table: Path, monkeypatch: pytest.MonkeyPatch, *, of_kept: bool) -> Path:
+    """Write a table that lacks one value, of a row that will be kept, or of one that will not."""
+    key = bytes(32)
+    monkeypatch.setattr(dealing, "Division", lambda _, drawn, kept: Division(key, drawn, kept))
+    mask = np.concatenate(list(Division(key, ROWS, round(SHARE * ROWS)).masks()))
+    which = np.flatnonzero(mask == of_kept)[5]
+    frame = pl.DataFrame({"id": np.arange(ROWS), "x": [None if i == which else i % 2 for i in range(ROWS)]})
+    frame.write_parquet(table)
+    return table
+
+
+def test_a_restored_ledger_goes_on_behind_all_cards_that_were_used(table: Path) -> None:
+    """Of a backup made while a check was under way: what it cost is not taken for cards."""
+    deck, copy = dealt(table, 500, checks=SHARE), table.with_name("copy")
+    ledger = deck.location.with_name("t.deck.ledger")
+    with hf.Session(deck, rows_per_query=100) as session:
+        session.mean("id > 2")
+        check = session.prepare("id > 3", "check", guess=0.5, margin=0.1)
+        place = session._reserve(check)
+        hf.backup(ledger, copy)
+        session.ledger.commit(session._draw(check, place))
+        session._reserve(session.prepare("id > 4"))  # dropped: its cards are used, and nobody sees what they say
+        session.mean("id > 5")
+        assert deck.used.cards == 300
+    ledger.unlink()
+    assert hf.restore(copy, ledger, witnesses=witnesses_beside(deck)).lost == 2
+    with hf.Session(deck) as session:
+        assert session.ledger.taken.charge % COINS == 300
+        session.mean("id > 6")
+    assert deck.used.cards == 400
+
+
+def test_what_only_kept_rows_lack_is_not_declared_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A declaration that is refused is not remembered by the cards: questions would be built for it."""
+    table = lacking_a_value(tmp_path / "t.parquet", monkeypatch, of_kept=True)
+    deck = dealt(table, 500, checks=SHARE)
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        Deck(deck.location, complete=["x"])
+    again = Deck(deck.location)
+    assert again.kept is not None
+    assert again.schema["x"].nullable
+    assert again.kept.schema["x"].nullable
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        dealt(table, 500, next=True, complete=["x"])
+    assert len(dealt(table, 500, next=True, complete=["id"])._deals) == 2
+
+
+def test_who_goes_on_and_declares_more_is_told_what_kept_rows_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, write = lacking_a_value(tmp_path / "t.parquet", monkeypatch, of_kept=True), Job._write
+
+    def interrupted(self: Job, *args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dealt(table, 500, checks=SHARE)
+    monkeypatch.setattr(Job, "_write", write)
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        dealt(table, 500, checks=SHARE, complete=["x"])
+
+
+def test_nothing_is_left_of_a_deal_that_is_refused_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lacking_a_value(tmp_path / "t.parquet", monkeypatch, of_kept=False)
+    with pytest.raises(InvalidArgument, match="'x' has some"):
+        dealt(table, 500, checks=SHARE, complete=["x"])
+    assert not table.with_name("t.deck").exists()
 
 
 def test_what_cannot_be_is_refused(table: Path) -> None:

@@ -12,13 +12,16 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import BudgetExhausted, InvalidArgument
+from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.gradient import GradientAt, Scales
 from holdfast.queries.build import build_mean
+from holdfast.rows import cards as cards_
+from holdfast.rows import sorting
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.rows.draws import WithoutReplacement, first_appearances
+from holdfast.rows.folder import Manifest
 from holdfast.rows.hand import cards_for_distinct, cards_taken
 
 ROWS = 20_000
@@ -168,6 +171,54 @@ def test_the_next_cards_are_numbered_like_the_first(table: Path) -> None:
     deal(table, table.with_name("plain.deck"), cards=100)
     with pytest.raises(InvalidArgument, match="do not say which row they are"):
         deal(table, table.with_name("plain.deck"), cards=100, next=True, distinct=True)
+
+
+def numbers_by_row(deck: Deck) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for cards in deck._deals:
+        for row, number in zip(cards.frame(np.arange(len(cards)))["id"], cards.which(range(len(cards))), strict=True):
+            found.setdefault(row, set()).add(int(number))
+    return found
+
+
+def test_rows_that_come_in_another_order_are_not_numbered_anew(table: Path) -> None:
+    """A question may have cards of two deals: one row with two numbers would be drawn twice."""
+    path, turned = table.with_name("t.deck"), table.with_name("turned.parquet")
+    pl.read_parquet(table).reverse().write_parquet(turned)
+    deal(table, path, cards=30_000, distinct=True)
+    with pytest.raises(RowSourceError, match="come in another order"):
+        deal(turned, path, cards=30_000, next=True)
+    more = deal(table, path, cards=30_000, next=True)
+    assert isinstance(more, Deck)
+    assert all(len(numbers) == 1 for numbers in numbers_by_row(more).values())
+    deal(table, table.with_name("plain.deck"), cards=100)
+    deal(turned, table.with_name("plain.deck"), cards=100, next=True)  # nobody asks which row a card is
+    deal(table, table.with_name("units.deck"), cards=100, distinct=True, unit="who")
+    deal(turned, table.with_name("units.deck"), cards=100, next=True)  # units are put in order before
+
+
+def test_a_numbered_deal_that_was_interrupted_knows_its_order(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards_, "CHUNK", 1_024)
+    monkeypatch.setattr(sorting, "MOST", 4_096)
+    deal(table, table.with_name("a.deck"), cards=30_000, distinct=True)
+    collect, runs = sorting.Runs.collect, []
+
+    def interrupted(self: sorting.Runs, piece: sorting.Piece) -> None:
+        collect(self, piece)
+        runs.append(len(self._runs))
+        if len(runs) == 12:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sorting.Runs, "collect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        deal(table, table.with_name("b.deck"), cards=30_000, distinct=True)
+    assert runs[-1] > 0  # there is something to go on with
+    deal(table, table.with_name("b.deck"), cards=30_000, distinct=True)
+    assert len(runs) < 2 * ROWS // 1_024
+    one, other = (Manifest.read(table.with_name(f"{name}.deck") / "0001").dealt for name in "ab")
+    assert one is not None
+    assert other is not None
+    assert one.order == other.order != ""
 
 
 def test_a_ledger_of_distinct_rows_wants_cards_that_say_which_row_they_are(table: Path, tmp_path: Path) -> None:
