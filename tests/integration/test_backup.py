@@ -129,6 +129,25 @@ def test_a_backup_is_made_while_others_write_and_holds_a_whole_ledger(tmp_path: 
             assert audit(copy).head == head
 
 
+LOOK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT * FROM holdfast_ledgers").fetchall()
+connection.close()  # and the log is removed, unless anybody else has the ledger open
+"""
+
+
+def test_a_backup_leaves_a_session_of_the_same_process_its_locks(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with begun(path) as ledger:
+        commit(ledger)
+        hf.backup(path, tmp_path / "copy")
+        subprocess.run([sys.executable, "-c", LOOK, str(path)], check=True)
+        assert path.with_name("ledger.db-wal").exists()
+        commit(ledger)
+        assert audit(path).head.seq == 2
+
+
 def test_a_copy_replaces_only_an_older_one_of_the_same_ledger(path: Path, tmp_path: Path) -> None:
     rows, copy = hf.open(path), tmp_path / "copy"
     ask(rows, None, 3, **PLAN)
