@@ -46,6 +46,7 @@ if sys.platform != "win32":
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
+_MOVING = 1.0  # seconds that it takes to move the log into the file, at most
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
@@ -86,6 +87,7 @@ class SqliteStore(Database):
         self._inode: int | None = None
         self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
         self._seq = -1  # in the file then
+        self._older: tuple[int, int, int] | None = None  # the state in which it was found to be an older copy
         self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
         self._log_lost = False
         self._last_thread: int | None = None  # that wrote
@@ -262,10 +264,23 @@ class SqliteStore(Database):
             seq = self._seq_in_file()
             # Twice: while somebody moves the log into the file, half of a page may be new.
             if seq is not None and seq == self._seq_in_file():
-                if seq < known:
+                if seq < known and (state == self._older or self._stays_before(known)):
+                    self._older = state
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, max(seq, self._seq)
         self._refuse_lost_log()  # whether it was lost just now, `commit` looks
+
+    def _stays_before(self, known: int) -> bool:
+        """Whether the file ends before this entry, also when whoever moves the log into it must have done so.
+
+        Until then, of a table that several ledgers share, a page may be new and the next one old: what lies on neither
+        is on its way from one to the other.
+        """
+        until, seq = time.monotonic() + _MOVING, self._seq_in_file()
+        while (seq is None or seq < known) and time.monotonic() < until:
+            time.sleep(_POLL)
+            seq = self._seq_in_file()
+        return seq is not None and seq < known
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
