@@ -194,7 +194,11 @@ class SqliteStore(Database):
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL)
-        self._check_same_file()
+        try:
+            self._check_same_file()
+        except BaseException:
+            self._roll_back(connection)  # else nobody could write, not even to put the newest copy back
+            raise
         return connection
 
     def tables_missing(self, error: Exception) -> bool:
