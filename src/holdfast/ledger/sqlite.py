@@ -259,9 +259,7 @@ class SqliteStore(Database):
         """
         if self._inode is None:
             return
-        found = _stat(self._name)
-        if found is None or found.st_ino != self._inode:
-            raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
+        found = self._stat_same_file()
         state = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         if state != self._state:
             known = self._seq  # before looking: another thread may look later, and note more before this one does
@@ -273,6 +271,12 @@ class SqliteStore(Database):
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, max(seq, self._seq)
         self._refuse_lost_log()  # whether it was lost just now, `commit` looks
+
+    def _stat_same_file(self) -> os.stat_result:
+        found = _stat(self._name)
+        if found is None or found.st_ino != self._inode:
+            raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
+        return found
 
     def _stays_before(self, known: int) -> bool:
         """Whether the file ends before this entry, also when whoever moves the log into it must have done so.
@@ -302,7 +306,9 @@ class SqliteStore(Database):
         """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
         if self._log_is_gone():
             with self._writes.lock:  # whoever closes the last connection, as before a fork, removes the log, too
-                self._log_lost |= self._log_is_gone()
+                if self._log_is_gone():
+                    self._stat_same_file()  # a folder that is away, or was moved, has them both
+                    self._log_lost |= self._log_is_gone()
         self._refuse_lost_log()
 
     def _log_is_gone(self) -> bool:
