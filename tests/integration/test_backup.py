@@ -360,6 +360,25 @@ def test_a_witness_that_was_not_asked_accepts_a_restore_that_counted_what_it_saw
         session.mean("b")
 
 
+def test_an_answer_is_shown_though_no_thread_can_tell_the_server_database(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, url = hf.open(path), f"sqlite:///{tmp_path}/tokens.db"
+    witness = DatabaseWitness(TokenDatabase(url), content_of(rows.fingerprint))
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "holdfast witness":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    with hf.Session(rows, **PLAN) as session:
+        session.ledger.watch(witness)
+        assert session.mean("x > 0").seq == 1
+    assert witness.newest().tip.seq == 1  # when the ledger is closed
+
+
 def test_a_server_database_that_was_busy_is_told_at_the_end(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
