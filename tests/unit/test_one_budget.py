@@ -1,9 +1,11 @@
 """One content of data has one budget. Every test is a way around that: a second session, name, ledger or past."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict
-from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of
+from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of, sqlite
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
@@ -294,6 +296,26 @@ def test_a_look_while_the_log_is_moved_into_the_file_says_nothing(
             _ = session.budget
         assert not seen
         assert session.ledger.head.seq == 3
+
+
+def test_a_log_that_is_moved_slowly_is_waited_for_as_long_as_the_file_changes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_STILL", 0.1)
+    with hf.Session(path) as session:
+        session.mean("x > 0.1")
+        store = session.ledger._store.store
+        look, end = SqliteStore._seq_in_file, time.monotonic() + 0.5
+
+        def moved_slowly(self: SqliteStore) -> int | None:
+            os.utime(self._name)
+            return -1 if time.monotonic() < end else look(self)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteStore, "_seq_in_file", moved_slowly)
+            assert not store._stays_before(0)
+        assert time.monotonic() >= end
+        assert store._stays_before(10**6)
 
 
 # -- databases ------------------------------------------------------------------------------------------------------

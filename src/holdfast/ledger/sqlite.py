@@ -46,7 +46,7 @@ if sys.platform != "win32":
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
-_MOVING = 1.0  # seconds that it takes to move the log into the file, at most
+_STILL = 1.0  # seconds without a change after which nobody is moving the log into the file
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
@@ -259,8 +259,7 @@ class SqliteStore(Database):
         """
         if self._inode is None:
             return
-        found = self._stat_same_file()
-        state = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        state = self._state_of_file()
         if state != self._state:
             known = self._seq  # before looking: another thread may look later, and note more before this one does
             seq = self._seq_in_file()
@@ -272,23 +271,29 @@ class SqliteStore(Database):
                 self._state, self._seq = state, max(seq, self._seq)
         self._refuse_lost_log()  # whether it was lost just now, `commit` looks
 
-    def _stat_same_file(self) -> os.stat_result:
+    def _state_of_file(self) -> tuple[int, int, int]:
+        """Return what changes whenever the file does."""
         found = _stat(self._name)
         if found is None or found.st_ino != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
-        return found
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
     def _stays_before(self, known: int) -> bool:
-        """Whether the file ends before this entry, also when whoever moves the log into it must have done so.
+        """Whether the file ends before this entry, also when nobody is moving the log into it any more.
 
         Until then, of a table that several ledgers share, a page may be new and the next one old: what lies on neither
         is on its way from one to the other.
         """
-        until, seq = time.monotonic() + _MOVING, self._seq_in_file()
-        while (seq is None or seq < known) and time.monotonic() < until:
+        state, since, until = None, 0.0, time.monotonic() + LOCK_TIMEOUT
+        while True:
+            found, seq, now = self._state_of_file(), self._seq_in_file(), time.monotonic()
+            if seq is not None and seq >= known:
+                return False
+            if found != state:
+                state, since = found, now
+            if now > min(since + _STILL, until):
+                return seq is not None
             time.sleep(_POLL)
-            seq = self._seq_in_file()
-        return seq is not None and seq < known
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
@@ -307,7 +312,7 @@ class SqliteStore(Database):
         if self._log_is_gone():
             with self._writes.lock:  # whoever closes the last connection, as before a fork, removes the log, too
                 if self._log_is_gone():
-                    self._stat_same_file()  # a folder that is away, or was moved, has them both
+                    self._state_of_file()  # else the folder is away, or was moved, with both of them
                     self._log_lost |= self._log_is_gone()
         self._refuse_lost_log()
 
