@@ -129,6 +129,25 @@ def test_a_backup_is_made_while_others_write_and_holds_a_whole_ledger(tmp_path: 
             assert audit(copy).head == head
 
 
+LOOK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT * FROM holdfast_ledgers").fetchall()
+connection.close()  # and the log is removed, unless anybody else has the ledger open
+"""
+
+
+def test_a_backup_leaves_a_session_of_the_same_process_its_locks(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with begun(path) as ledger:
+        commit(ledger)
+        hf.backup(path, tmp_path / "copy")
+        subprocess.run([sys.executable, "-c", LOOK, str(path)], check=True)
+        assert path.with_name("ledger.db-wal").exists()
+        commit(ledger)
+        assert audit(path).head.seq == 2
+
+
 def test_a_copy_replaces_only_an_older_one_of_the_same_ledger(path: Path, tmp_path: Path) -> None:
     rows, copy = hf.open(path), tmp_path / "copy"
     ask(rows, None, 3, **PLAN)
@@ -339,6 +358,25 @@ def test_a_witness_that_was_not_asked_accepts_a_restore_that_counted_what_it_saw
     with hf.Session(rows) as session:
         session.ledger.watch(DatabaseWitness(TokenDatabase(url), content_of(rows.fingerprint)))
         session.mean("b")
+
+
+def test_an_answer_is_shown_though_no_thread_can_tell_the_server_database(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, url = hf.open(path), f"sqlite:///{tmp_path}/tokens.db"
+    witness = DatabaseWitness(TokenDatabase(url), content_of(rows.fingerprint))
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "holdfast witness":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    with hf.Session(rows, **PLAN) as session:
+        session.ledger.watch(witness)
+        assert session.mean("x > 0").seq == 1
+    assert witness.newest().tip.seq == 1  # when the ledger is closed
 
 
 def test_a_server_database_that_was_busy_is_told_at_the_end(

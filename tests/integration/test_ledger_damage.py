@@ -1,6 +1,7 @@
 """Whatever happens to a ledger behind its back is found when it is opened, and named."""
 
 import os
+import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -205,6 +206,23 @@ def test_a_file_replaced_under_an_open_ledger_is_noticed(path):
         path.rename(path.with_name("away"))
         with pytest.raises(LedgerUnavailable, match="moved or replaced"):
             commit(ledger, "after")
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_who_refuses_an_older_copy_keeps_nobody_from_writing(path, tmp_path, together):
+    old = tmp_path / "old"
+    shutil.copy(path, old)
+    with begun(path) as ledger:
+        for _ in range(3):
+            commit(ledger)
+        edit(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+        assert ledger.head.seq > 0
+        shutil.copy(old, path)
+        if together:
+            ledger._store.store._last_thread = None  # hand over
+        with pytest.raises(LedgerDamaged, match="older copy was written into the file"):
+            commit(ledger, "new", charge=10**6)
+        edit(path, "BEGIN IMMEDIATE", "ROLLBACK")
 
 
 def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path, monkeypatch):

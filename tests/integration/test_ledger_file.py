@@ -116,6 +116,32 @@ def test_a_log_removed_under_a_writer_is_noticed(path, together):
                 commit(ledger, "new", charge=10**6)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_folder_that_is_away_for_a_moment_has_lost_no_log(tmp_path, monkeypatch, together):
+    """What is written meanwhile is shown to nobody; when the folder is back, it is there."""
+    finish, folder = DatabaseTransaction.finish, tmp_path / "here"
+    folder.mkdir()
+    with begun(folder / "x.ledger") as ledger:
+        for _ in range(3):
+            commit(ledger)
+        if together:
+            ledger._store.store._last_thread = None  # hand over
+
+        def away(self):
+            finish(self)
+            folder.rename(tmp_path / "there")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DatabaseTransaction, "finish", away)
+            with pytest.raises(LedgerUnavailable, match="moved or replaced"):
+                commit(ledger, "new", charge=10**6)
+        (tmp_path / "there").rename(folder)
+        commit(ledger, "new", charge=10**6)
+        commit(ledger, "more")
+        assert ledger.find("new") is not None
+        assert ledger.verify() == ledger.head
+
+
 def test_a_log_removed_in_the_middle_of_a_write_shows_nobody_an_answer(path, monkeypatch):
     finish = DatabaseTransaction.finish
 

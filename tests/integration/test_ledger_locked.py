@@ -70,18 +70,25 @@ def test_threads_that_give_up_do_not_wait_for_each_other(session: hf.Session, tm
 
 def test_threads_learn_together_that_a_server_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits for one attempt to connect, not for one after another; whoever comes later makes an attempt anew."""
-    attempts, refusals, everybody = [], [], threading.Barrier(8)
+    attempts, refusals, came = [], [], []
+
+    class Clock:
+        def monotonic(self) -> float:  # each thread looks before it waits for the others
+            came.append(threading.get_ident())
+            return time.monotonic()
 
     def connect(**address: object) -> None:
         attempts.append(address["connect_timeout"])
-        time.sleep(QUICK)
+        while len(set(came)) < 8:
+            time.sleep(0.001)
+        came.clear()
         raise psycopg.OperationalError("no route to host")
 
     monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setattr("holdfast.ledger.database.time", Clock())
     store = PostgresStore(make_url("postgresql://nobody@nowhere/none"), "flights")
 
     def look() -> None:
-        everybody.wait()
         with pytest.raises(hf.LedgerUnavailable, match="no route") as refused:
             store.tip()
         refusals.append(refused.value)
@@ -93,7 +100,25 @@ def test_threads_learn_together_that_a_server_is_away(monkeypatch: pytest.Monkey
         for thread in threads:
             thread.join()
         assert attempts == [10] * count
+        came.clear()
     assert len({id(one) for one in refusals}) == 16
+
+
+def test_a_server_that_falls_silent_is_given_up_unless_its_address_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addresses: list[dict[str, object]] = []
+
+    def connect(**address: object) -> None:
+        addresses.append(address)
+        raise psycopg.OperationalError("no route to host")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    with pytest.raises(hf.LedgerUnavailable):
+        PostgresStore(make_url("postgresql://nobody@nowhere/none?keepalives_idle=99"), "flights").tip()
+    (address,) = addresses
+    assert int(str(address["keepalives_idle"])) == 99
+    assert {"connect_timeout", "tcp_user_timeout", "keepalives_interval", "keepalives_count"} <= address.keys()
 
 
 def test_a_probe_writes_nothing(session: hf.Session) -> None:

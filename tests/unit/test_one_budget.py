@@ -1,9 +1,11 @@
 """One content of data has one budget. Every test is a way around that: a second session, name, ledger or past."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict
-from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of
+from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of, sqlite
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
@@ -256,7 +258,9 @@ def copied(old: Path, live: Path) -> None:
 @pytest.mark.parametrize("replace", [overwritten, renamed, copied])
 @pytest.mark.parametrize("checkpoint", ["PASSIVE", "TRUNCATE"])
 @pytest.mark.parametrize("act", ["look", "ask"])
-def test_an_old_copy_is_noticed_while_the_ledger_is_open(path: Path, tmp_path: Path, replace, act, checkpoint) -> None:
+def test_an_old_copy_is_noticed_while_the_ledger_is_open(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace, act, checkpoint
+) -> None:
     ledger, old = begin(path, 5), tmp_path / "old"
     shutil.copy(ledger, old)
     with hf.Session(path) as session:
@@ -269,11 +273,18 @@ def test_an_old_copy_is_noticed_while_the_ledger_is_open(path: Path, tmp_path: P
         replace(old, ledger)
         with pytest.raises((LedgerDamaged, LedgerUnavailable)):
             _ = session.budget if act == "look" else session.mean("x < 3")
+        if replace is copied:
+            monkeypatch.delattr(SqliteStore, "_stays_before")  # what was made sure of once is not waited for again
+            with pytest.raises(LedgerDamaged, match="older copy was written into the file"):
+                _ = session.budget
 
 
-@pytest.mark.parametrize("half", [0, 10**6])
-def test_a_look_at_a_page_that_is_half_written_says_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, half) -> None:
-    look, seen = SqliteStore._seq_in_file, [half]
+@pytest.mark.parametrize("half", [[0], [10**6], [-1] * 20, [-1, -1, None, 0, -1]])
+def test_a_look_while_the_log_is_moved_into_the_file_says_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, half: list[int | None]
+) -> None:
+    """Half of a page may be new; or, where several ledgers share a table, a page is, and the next one is not yet."""
+    look, seen = SqliteStore._seq_in_file, half.copy()
     with hf.Session(path) as session:
         for threshold in (0.1, 0.2, 0.3):
             session.mean(f"x > {threshold}")
@@ -285,6 +296,26 @@ def test_a_look_at_a_page_that_is_half_written_says_nothing(path: Path, monkeypa
             _ = session.budget
         assert not seen
         assert session.ledger.head.seq == 3
+
+
+def test_a_log_that_is_moved_slowly_is_waited_for_as_long_as_the_file_changes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_STILL", 0.1)
+    with hf.Session(path) as session:
+        session.mean("x > 0.1")
+        store = session.ledger._store.store
+        look, end = SqliteStore._seq_in_file, time.monotonic() + 0.5
+
+        def moved_slowly(self: SqliteStore) -> int | None:
+            os.utime(self._name)
+            return -1 if time.monotonic() < end else look(self)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteStore, "_seq_in_file", moved_slowly)
+            assert not store._stays_before(0)
+        assert time.monotonic() >= end
+        assert store._stays_before(10**6)
 
 
 # -- databases ------------------------------------------------------------------------------------------------------

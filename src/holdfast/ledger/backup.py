@@ -8,11 +8,13 @@ more than that, the answers since are lost, but what they took is not: one entry
 takes all that was taken by then. So the break in the chain is explained to whoever holds an older head or receipt.
 """
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
 from holdfast.ledger import chain
@@ -24,8 +26,6 @@ from holdfast.ledger.reading import READ_CHUNK, verify_store
 from holdfast.ledger.store import Row, Store, Tip
 from holdfast.ledger.watched import LOST, contains
 from holdfast.ledger.witness import ProcessWitness, Seen, Witness
-
-SQLITE = b"SQLite format 3\0"  # how its files begin
 
 
 def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) -> Head:
@@ -176,7 +176,7 @@ def _refuse_others(location: str | Path) -> None:
     path = Path(location)
     if "://" in str(location) or not path.exists():
         return
-    if path.is_dir() or (path.suffix != ".ledger" and _beginning(path) not in (SQLITE, b"")):
+    if path.is_dir() or (path.suffix != ".ledger" and _is_no_database(path)):
         raise InvalidArgument(
             f"{location} is no ledger. If it is data, give their ledger: {file_beside(path)}; if it is a damaged"
             " ledger, move it away first.",
@@ -184,9 +184,21 @@ def _refuse_others(location: str | Path) -> None:
         )
 
 
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(SQLITE))
+def _is_no_database(path: Path) -> bool:
+    """Whether a file does not begin as SQLite's do, who looks itself.
+
+    To open the file here, and close it, would drop all locks that this process has on it, also those of a session:
+    whoever else closes the ledger then takes himself for the last one, and removes the log under the session's hands.
+    """
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+        try:
+            connection.execute("PRAGMA schema_version")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+    return False
 
 
 def _existing(location: str | Path, dataset: str | None) -> Store:

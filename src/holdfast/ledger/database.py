@@ -22,7 +22,13 @@ from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
 from holdfast.ledger.store import START, Row, Tip, Transaction, closed_error, nested_error, second_ledger
 from holdfast.ledger.tables import Statements
 
-AWAY = {"connect_timeout": 10, "tcp_user_timeout": 20_000}  # seconds and milliseconds that a server may be silent
+AWAY = {  # for how long a server may be silent, in seconds, and milliseconds where libpq has it so
+    "connect_timeout": 10,
+    "tcp_user_timeout": 20_000,  # after something was sent to it
+    "keepalives_idle": 10,  # and while it is waited for: else for two hours
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+}
 _LOOK = 0.01  # seconds between two looks whether a connection is still open when a fork waits
 
 

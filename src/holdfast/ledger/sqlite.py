@@ -46,6 +46,7 @@ if sys.platform != "win32":
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
+_STILL = 1.0  # seconds without a change after which nobody is moving the log into the file
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
@@ -86,6 +87,7 @@ class SqliteStore(Database):
         self._inode: int | None = None
         self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
         self._seq = -1  # in the file then
+        self._older: tuple[int, int, int] | None = None  # the state in which it was found to be an older copy
         self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
         self._log_lost = False
         self._last_thread: int | None = None  # that wrote
@@ -192,7 +194,11 @@ class SqliteStore(Database):
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL)
-        self._check_same_file()
+        try:
+            self._check_same_file()
+        except BaseException:
+            self._roll_back(connection)  # else nobody could write, not even to put the newest copy back
+            raise
         return connection
 
     def tables_missing(self, error: Exception) -> bool:
@@ -253,19 +259,41 @@ class SqliteStore(Database):
         """
         if self._inode is None:
             return
-        found = _stat(self._name)
-        if found is None or found.st_ino != self._inode:
-            raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
-        state = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        state = self._state_of_file()
         if state != self._state:
             known = self._seq  # before looking: another thread may look later, and note more before this one does
             seq = self._seq_in_file()
             # Twice: while somebody moves the log into the file, half of a page may be new.
             if seq is not None and seq == self._seq_in_file():
-                if seq < known:
+                if seq < known and (state == self._older or self._stays_before(known)):
+                    self._older = state
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, max(seq, self._seq)
         self._refuse_lost_log()  # whether it was lost just now, `commit` looks
+
+    def _state_of_file(self) -> tuple[int, int, int]:
+        """Return what changes whenever the file does."""
+        found = _stat(self._name)
+        if found is None or found.st_ino != self._inode:
+            raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+    def _stays_before(self, known: int) -> bool:
+        """Whether the file ends before this entry, also when nobody is moving the log into it any more.
+
+        Until then, of a table that several ledgers share, a page may be new and the next one old: what lies on neither
+        is on its way from one to the other.
+        """
+        state, since, until = None, 0.0, time.monotonic() + LOCK_TIMEOUT
+        while True:
+            found, seq, now = self._state_of_file(), self._seq_in_file(), time.monotonic()
+            if seq is not None and seq >= known:
+                return False
+            if found != state:
+                state, since = found, now
+            if now > min(since + _STILL, until):
+                return seq is not None
+            time.sleep(_POLL)
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
@@ -283,7 +311,9 @@ class SqliteStore(Database):
         """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
         if self._log_is_gone():
             with self._writes.lock:  # whoever closes the last connection, as before a fork, removes the log, too
-                self._log_lost |= self._log_is_gone()
+                if self._log_is_gone():
+                    self._state_of_file()  # else the folder is away, or was moved, with both of them
+                    self._log_lost |= self._log_is_gone()
         self._refuse_lost_log()
 
     def _log_is_gone(self) -> bool:

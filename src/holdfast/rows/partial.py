@@ -101,12 +101,16 @@ def outdated_beside(folder: Path) -> Path:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a small file durably and atomically: a concurrent reader sees the old one or the new one."""
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")  # own name: another process may write one, too
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def _sync(folder: Path) -> None:

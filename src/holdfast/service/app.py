@@ -8,8 +8,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -196,10 +196,7 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     config = uvicorn.Config("holdfast.service.app:worker", factory=True, workers=settings.workers, **options)
     from uvicorn.supervisors import Multiprocess
 
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        if sys.platform != "win32":
-            os.environ[SHARES] = f"{folder}/connections"
-            Shares.of_processes(settings.workers, os.environ[SHARES])
+    with _sharing(settings.workers):
         Multiprocess(config, sockets=[listening]).run()
 
 
@@ -227,6 +224,18 @@ def connections(settings: Settings) -> Connections:
         header_bytes=settings.max_header_bytes,
         header_seconds=settings.header_timeout,
     )
+
+
+@contextmanager
+def _sharing(workers: int) -> Iterator[None]:
+    """Have a file in which worker processes find the connections of all; on a disk that is full, serve without it."""
+    with ExitStack() as held:
+        if sys.platform != "win32":
+            with suppress(OSError):
+                folder = held.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+                Shares.of_processes(workers, f"{folder}/connections")
+                os.environ[SHARES] = f"{folder}/connections"
+        yield
 
 
 def _shares() -> Shares | None:

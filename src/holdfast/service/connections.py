@@ -52,7 +52,7 @@ class Shares:
     def of_processes(count: int, path: str) -> None:
         """Write the file, for so many processes."""
         with open(path, "wb") as file:
-            file.truncate(8 * count)
+            file.write(bytes(8 * count))  # not a hole: to fill it, when the disk is full, would end the process
 
     def _has(self, place: int) -> bool:
         try:

@@ -182,6 +182,8 @@ class WritingLane:
         while self._running and time.monotonic() < last + ENDING:
             with self._lock:
                 last = max([last, *(_due(one.answers[-1]) for one in self._unwritten.values())])
+                if self._unwritten and self._nobody_works():  # nor does the event loop look any more
+                    self._wake()
             time.sleep(0.1 * STALL)
 
     def _again(self, asked: "_Asked") -> None:
@@ -196,8 +198,9 @@ class WritingLane:
             todo = bool(self._waiting or self._unwritten) and not self._closed
             if todo and self._nobody_works():
                 self._wake()
-            watch, self._watched = todo and not self._watched, todo
+            watch = todo and not self._watched
         if watch:
+            self._watched = True  # until it has looked, also if there is nothing to do meanwhile
             loop.call_later(STALL, self._watch, loop)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -213,8 +216,9 @@ class WritingLane:
         if self._idle:
             self._idle.pop().put(None)
         elif self._started < self._threads:
-            self._started += 1
-            threading.Thread(target=self._serve, name=f"holdfast {self._name}", daemon=True).start()
+            with suppress(RuntimeError):  # the system has no thread to spare: the next look asks again
+                threading.Thread(target=self._serve, name=f"holdfast {self._name}", daemon=True).start()
+                self._started += 1
 
     def _wake_all(self) -> None:
         while self._idle:
@@ -248,16 +252,16 @@ class WritingLane:
                 self._write_together(step)
 
     def _wait(self, woken: SimpleQueue[None], seconds: float) -> None:
-        """Wait until somebody wakes this thread; or for so long, if it is the one to be woken next."""
+        """Wait until somebody wakes this thread; or for so long, and until it is the one to be woken next."""
         while True:
-            try:
+            with suppress(Empty):
                 return woken.get(timeout=min(seconds, threading.TIMEOUT_MAX))
-            except Empty:
-                seconds = inf
             with self._lock:
                 if self._idle and self._idle[-1] is woken:
                     self._idle.pop()
                     return
+                # Whoever comes first may be stuck in what it does then: a ledger that is locked elsewhere, say.
+                seconds = STALL if self._unwritten else inf
 
     def _to_write(self) -> "list[_Unwritten]":
         """Return what somebody may begin to write: to each ledger one thread at a time."""

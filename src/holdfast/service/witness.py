@@ -57,7 +57,9 @@ class DatabaseWitness:
             self._seen = seen
         if monotonic() - self._written >= EVERY:
             self._written = monotonic()
-            threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
+            # The answer is in the ledger: it is shown also if the system has no thread to spare, or none any more.
+            with suppress(RuntimeError):
+                threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
 
     def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""

@@ -14,6 +14,7 @@ from holdfast.rows import array_files, column_writer, ingest
 from holdfast.rows.array_files import MappedArray, populate_in_background
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.open import open_rows
+from holdfast.rows.partial import write_whole
 from plain_query import PlainQuery, rows_of
 
 FRAME = pl.DataFrame(
@@ -277,3 +278,31 @@ def test_only_what_fits_is_populated(path: Path) -> None:
     assert populate_in_background(arrays, 1_000) == 1_000 - sum(sizes)
     assert populate_in_background(arrays, 140) == 140 - sizes[1]
     assert populate_in_background(arrays, 0) == 0
+
+
+def test_two_who_write_a_small_file_at_once_both_write_it_whole(tmp_path: Path, monkeypatch) -> None:
+    path, sync = tmp_path / "manifest.json", os.fsync
+
+    def interrupted(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        write_whole(path, "another's")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    write_whole(path, "ours")
+    assert path.read_text() == "ours"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_small_file_that_cannot_be_written_leaves_the_old_one_and_nothing_else(tmp_path: Path, monkeypatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "manifest.json"
+    write_whole(path, "old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

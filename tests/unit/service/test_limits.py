@@ -1,5 +1,7 @@
 """A bucket is filled at a steady rate and holds no more than the burst; processes share connections."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.service import connections, limits
+from holdfast.service import app, connections, limits
 
 
 @pytest.fixture
@@ -143,3 +145,13 @@ def test_every_process_has_a_number_of_its_own_and_leaves_it_to_the_next(
     with other() as fourth:
         assert fourth.stdout.readline() == "1 0\n"
         fourth.kill()
+
+
+def test_workers_serve_without_telling_each_other_on_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(count: int, path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.delenv(app.SHARES, raising=False)
+    monkeypatch.setattr(connections.Shares, "of_processes", full)
+    with app._sharing(2):
+        assert app._shares() is None

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from math import inf
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -310,6 +312,79 @@ def test_what_is_left_to_a_thread_that_hangs_then_is_written_by_another() -> Non
         assert not hangs.done()
         go.set()
         await hangs
+
+    run(test)
+
+
+def test_who_is_not_the_next_to_be_woken_sees_to_the_rest_once_it_is() -> None:
+    """Of two idle threads the upper one writes what is due, and hangs: a ledger is locked elsewhere."""
+    lane, lower, upper = (WritingLane("test", 2, each=2, waiting=10, write=Writer()), SimpleQueue(), SimpleQueue())
+    lane._idle += [lower, upper]
+    lane._unwritten[None] = lanes._Unwritten(None)  # of another ledger
+    waits = threading.Thread(target=lane._wait, args=(lower, 0.0), daemon=True)
+    waits.start()
+    waits.join(3 * lanes.STALL)
+    assert waits.is_alive()
+    assert lane._idle.pop() is upper
+    waits.join(30)
+    assert not waits.is_alive()
+    assert not lane._idle
+
+
+def test_the_event_loop_looks_once_at_a_time_though_there_is_nothing_to_do_now_and_then() -> None:
+    looks: list[float] = []
+
+    class Loop:
+        def call_later(self, seconds: float, *call: object) -> None:
+            looks.append(seconds)
+
+    lane = WritingLane("test", 0, each=2, waiting=10, write=Writer())
+    for _ in range(5):
+        lane._waiting["ana"] = deque()
+        lane._look(Loop())  # type: ignore[arg-type]
+        del lane._waiting["ana"]  # a thread took it meanwhile
+        lane._look(Loop())  # type: ignore[arg-type]
+    assert looks == [lanes.STALL]
+
+
+def test_a_lane_goes_on_once_the_system_has_threads_to_spare_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, refused = threading.Thread.start, []
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "holdfast test" and len(refused) < 5:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        assert await lane.submit("ana", draft("hers")) == "hers, written"
+        assert len(refused) == 5
+
+    run(test, threads=2)
+
+
+def test_what_is_drawn_is_written_though_its_thread_hangs_when_the_lane_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "STALL", 0.2)  # the event loop has not looked yet, and there is no other thread
+    monkeypatch.setattr(lanes, "ENDING", 10.0)
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        begun, closed = threading.Event(), threading.Event()
+
+        def hangs(again: object) -> None:
+            begun.set()
+            while not (writer.batches or closed.wait(0.01)):
+                pass
+
+        lane.submit("eve", lambda again: Draft("drawn", time.monotonic() + 0.05))
+        lane.submit("bob", hangs)
+        assert begun.wait(30)
+        lane.close()
+        closed.set()
+        assert writer.batches == [["drawn"]]
 
     run(test)
 
