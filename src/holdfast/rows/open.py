@@ -59,7 +59,7 @@ def open_rows(
     Parameters
     ----------
     data
-        What holds the table.
+        What holds the table. An index of pandas that has a name is a column.
     name
         What the dataset is called; left out: the file's name without its ending, or "data".
     folder

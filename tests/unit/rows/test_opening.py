@@ -285,6 +285,17 @@ def test_first_rows_that_fit_no_type_are_text(tmp_path: Path) -> None:
     assert [column.type for column in rows.schema] == [Type.STRING] * 3
 
 
+def test_an_index_of_pandas_that_has_a_name_is_a_column() -> None:
+    frame = pd.DataFrame({"carrier": ["UA", "AA"], "origin": ["EWR", "JFK"], "late": [True, False]})
+    assert open_rows(frame).schema.names == ("carrier", "origin", "late")
+    assert set(open_rows(frame.set_index("carrier")).schema.names) == {"carrier", "origin", "late"}
+    assert set(open_rows(frame.set_index(["carrier", "origin"])).schema.names) == {"carrier", "origin", "late"}
+    assert open_rows(frame.set_index("carrier", drop=False)).schema.names == ("carrier", "origin", "late")
+    unnamed = frame.set_index("carrier").rename_axis(None)
+    assert open_rows(unnamed).schema.names == ("origin", "late")
+    assert list(rows_of(open_rows(frame.set_index("carrier")), [0, 1])["carrier"]) == ["UA", "AA"]
+
+
 def test_types_are_declared_for_csv_files_only(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", b"a,b\n1,2\n")
     rows = open_rows(path, types={"a": "number", "b": "text"})
