@@ -92,7 +92,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
-    message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
+    message = re.sub(r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
     message = re.sub(r"\bid=('[^']*') leaves", r"--id \1 leaves", message)

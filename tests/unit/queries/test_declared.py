@@ -109,7 +109,7 @@ def test_a_file_that_declares_nothing_is_refused(tmp_path: Path, text: str, word
 def test_a_missing_range_is_refused_in_the_words_of_each_surface() -> None:
     with session() as s, pytest.raises(hf.InvalidArgument) as refused:
         s.mean("distance")
-    assert "open the data with bounds={'distance': (low, high)}." in str(refused.value)
+    assert "open the session with bounds={'distance': (low, high)}." in str(refused.value)
     typed = spell(str(refused.value), {"within": "--within"})
     assert typed.startswith("--within must say the range")
     assert "write distance = [low, high] under [bounds] in a TOML file beside the data" in typed
