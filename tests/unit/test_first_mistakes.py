@@ -19,6 +19,7 @@ from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
 from holdfast.cli.messages import spell
 from holdfast.rows.scans.files import NumbersAsText, UnclearDates
+from holdfast.service.client import RemoteSession
 from plain_query import rows_of
 
 ROWS = pl.DataFrame({"x": range(1_000)})
@@ -293,6 +294,28 @@ def test_the_command_line_counts_as_python_does(tmp_path: Path, capsys: pytest.C
     with pytest.raises(SystemExit):
         main(["plan", "1000"])
     assert capsys.readouterr().err.startswith("Write --rows 1000: ")
+    for million in ("1e6", "1,000,000", "1_000_000"):
+        with pytest.raises(SystemExit):
+            main(["plan", "--rows", million, "--json"])
+        assert json.loads(capsys.readouterr().out)["plan"]["rows"] == 1_000_000
+    for no_number in ("1.5", "1e99", "nan", "many"):
+        with pytest.raises(SystemExit):
+            main(["plan", "--rows", no_number])
+        assert f"'{no_number}' is not a valid integer" in capsys.readouterr().err
+
+
+def test_arguments_are_named_in_help_without_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    assert "\n  DATA  Parquet, CSV or Arrow files" in capsys.readouterr().out
+
+
+def test_a_backup_into_a_folder_that_is_not_there_is_refused_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["backup", str(tmp_path / "t.ledger"), str(tmp_path / "none" / "t.ledger")])
+    assert capsys.readouterr().err == f"FILE must be in a folder that is there; {tmp_path / 'none'} is not.\n"
 
 
 def test_a_plan_counts_units(tmp_path: Path) -> None:
@@ -373,6 +396,11 @@ def test_pandas_frames_open_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_method_of_another_name_is_pointed_out(session: hf.Session) -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'median'\. Did you mean: 'quantile'"):
         session.median  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'Session' object has no attribute 'meen'\. Did you mean: 'mean'"):
+        session.meen  # noqa: B018
+    remote = RemoteSession(None, "flights")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"'RemoteSession' object has .* 'median'\. Did you mean: 'quantile'"):
+        remote.median  # noqa: B018
 
 
 def test_two_ranges_in_one_option_say_where_the_second_goes(session: hf.Session) -> None:

@@ -158,6 +158,25 @@ def test_what_is_no_table_is_refused(data: object) -> None:
     assert "secret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "way"),
+    [
+        (pd.Series([1, 2], name="x"), "got Series. Make it a frame of one column: series.to_frame()."),
+        (pl.Series([1]), "got Series. Make it a frame of one column: series.to_frame()."),
+        (np.ones((2, 2)), 'got ndarray. Name its columns: {"x": values[:, 0]}.'),
+        ("https://example.org/x.csv", "https://example.org/x.csv is on the web; download it first, and open the file."),
+        (
+            "http://127.0.0.1:8765/flights",
+            "http://127.0.0.1:8765/flights is no file. A holdfast server is asked with holdfast.connect(url, token).",
+        ),
+    ],
+)
+def test_what_is_nearly_a_table_is_told_the_way(data: object, way: str) -> None:
+    with pytest.raises(HoldfastError) as refusal:
+        open_rows(data)
+    assert str(refusal.value).endswith(way)
+
+
 def write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
