@@ -18,6 +18,7 @@ import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
 from holdfast.cli.messages import spell
+from holdfast.rows.columns import LocalTimes
 from holdfast.rows.scans.files import NumbersAsText, UnclearDates
 from holdfast.service.client import RemoteSession
 from plain_query import rows_of
@@ -219,6 +220,22 @@ def test_years_of_two_digits_cannot_be_declared_dates(tmp_path: Path) -> None:
         hf.open(path, types={"day": "date"})
     with pytest.warns(UnclearDates):
         assert len(hf.open(path)) == 1
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "file"])
+def test_local_times_are_pointed_out(tmp_path: Path, kind: str) -> None:
+    times = pd.date_range("2024-01-01", periods=50, freq="h", tz="America/New_York")
+    frame = pd.DataFrame({"local": times, "utc": times.tz_convert("UTC"), "bare": times.tz_localize(None)})
+    pl.from_pandas(frame).write_parquet(tmp_path / "t.parquet")
+    data = {"pandas": frame, "polars": pl.from_pandas(frame), "file": tmp_path / "t.parquet"}[kind]
+    with pytest.warns(LocalTimes) as caught:
+        hf.open(data)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert str(warning.message) == (
+        "Questions read timestamps in UTC, also those of 'local' (America/New_York). To ask about local hours and days,"
+        " take the zone off first: dt.tz_localize(None) in pandas, dt.replace_time_zone(None) in Polars."
+    )
 
 
 # -- What is said when -------------------------------------------------------------------------------------------------

@@ -70,6 +70,11 @@ class LocalRows:
         self._blocks: dict[tuple[str, ...], int] = {}  # how many rows are evaluated at once, by the columns they are of
 
     @property
+    def storages(self) -> Mapping[str, Storage]:
+        """How each column is kept, by its name."""
+        return self._storages
+
+    @property
     def name(self) -> str:
         """What the dataset is called."""
         return self._name

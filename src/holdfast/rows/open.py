@@ -15,6 +15,7 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.registry import Registry
+from holdfast.rows.columns import warn_of_zones
 from holdfast.rows.deck import Deck, is_deck
 from holdfast.rows.folder import MANIFEST, FolderRows
 from holdfast.rows.ingest import ingest
@@ -109,7 +110,9 @@ def open_rows(
         _refuse_complete(complete, unit)
         return data
     if isinstance(data, Mapping) or _is_frame(data):
-        return memory_rows(data, name=name or "data", complete=complete, unit=unit)  # type: ignore[arg-type]
+        rows = memory_rows(data, name=name or "data", complete=complete, unit=unit)  # type: ignore[arg-type]
+        warn_of_zones(rows.storages)
+        return rows
     found = next((found for opener in ROW_SOURCES.all() if (found := opener(data)) is not None), None)
     if found is not None:
         _refuse_complete(complete, unit)
