@@ -141,7 +141,7 @@ def test_what_is_not_text_is_refused(value):
         ("s = “a”", "A query must not use '“'; write texts in straight quotation marks: 'UA'."),
         (
             "1 < x < 3",
-            "'1 < x' is a boolean; < 3 compares numbers. Write two comparisons: 1 < x AND x < 3.",
+            "'x > 1' is a boolean; < 3 compares numbers. Write two comparisons: x > 1 AND x < 3.",
         ),
         ("b = 1", "'b' is a boolean; = 1 compares numbers. It is true or false by itself: write b, or NOT b."),
         ("b = 'True'", "'b' is a boolean; = 'True' compares text. It is true or false by itself: write b, or NOT b."),

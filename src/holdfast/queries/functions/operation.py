@@ -162,8 +162,9 @@ def _mismatch(op: str, args: Sequence[Node]) -> InvalidQuery:
 
 def _way(op: str, left: Node, right: Node) -> str:
     """Say how a comparison is written that mixes types as many do by mistake."""
-    if left.op in COMPARISONS and not left.args[1].is_literal:  # 12 < hour < 18
-        return f" Write two comparisons: {left} AND {left.args[1]} {op} {right}."
+    if left.op in COMPARISONS and op not in ("=", "<>"):  # 12 < hour < 18
+        middle = left.args[0] if left.args[1].is_literal else left.args[1]  # constants stand on the right
+        return f" Write two comparisons: {left} AND {middle} {op} {right}."
     if left.type is Type.BOOL and op in ("=", "<>"):
         return f" It is true or false by itself: write {left}, or NOT {left}."
     if left.type is not None and left.type.is_number and right.is_literal and _is_number(right.value):
