@@ -162,7 +162,7 @@ class Schema:
         return column
 
     def unknown(self, name: str, otherwise: str = "") -> UnknownName:
-        """Word the refusal of a name, with the column that may be meant; if there is none, with what else it can be."""
+        """Word the refusal of a `name`, with the column that may be meant, or `otherwise` with what else it can be."""
         if name == self.unit:
             return UnknownName(
                 f"Column {name!r} of {self.dataset} names the units, so it cannot be asked about. Ask about what their"
