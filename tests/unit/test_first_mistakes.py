@@ -183,9 +183,10 @@ def test_dates_that_could_be_others_are_no_dates(tmp_path: Path, text: str) -> N
     (warning,) = caught
     assert str(warning.message) == (
         f"{path}: dates are read as text in 'day', as it is not clear which number is the day, which the month and"
-        " which the year. Write them as 2024-12-31; if the day comes first, it is enough to declare"
+        " which the year. Write them as 2024-12-31; if the day comes first, this is enough:"
         " types={'day': 'date'}."
     )
+    assert spell(str(warning.message), {}).endswith("this is enough: holdfast open --types 'day=date'.")
 
 
 def test_timestamps_that_could_be_others_are_none(tmp_path: Path) -> None:

@@ -253,17 +253,13 @@ class FileScan(LazyScan):
             if short and name in declared:
                 raise RowSourceError(
                     f"{self.where}: years of {name!r} have two digits, which do not say the century. Write dates as"
-                    f" 2024-12-31, or declare types={{{name!r}: 'text'}}."
+                    f" 2024-12-31, or read them as text: types={{{name!r}: 'text'}}."
                 )
             if short or (year_last["first"].cast(pl.Int64) <= 12).all():
                 (day_first if name in declared else unclear).append(name)
         if unclear or as_text:
             type_ = "date" if unclear and types[unclear[0]] == pl.Date else "timestamp"
-            enough = (
-                f"; if the day comes first, it is enough to declare types={{{unclear[0]!r}: {type_!r}}}"
-                if unclear
-                else ""
-            )
+            enough = f"; if the day comes first, this is enough: types={{{unclear[0]!r}: {type_!r}}}" if unclear else ""
             check.warn(
                 f"{self.where}: dates are read as text in {', '.join(map(repr, [*unclear, *as_text]))}, as it is not"
                 " clear which number is the day, which the month and which the year. Write them as"
