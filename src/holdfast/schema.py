@@ -15,6 +15,7 @@ from typing import Any
 from holdfast import notebook
 from holdfast.errors import UnknownName
 
+MOST_SHOWN = 20  # names of columns in a refusal
 SHOWN = ("column", "type", "missing values", "declared")
 MOST_LISTED = 20  # categories of a column in its description
 
@@ -156,10 +157,14 @@ class Schema:
 
     def __getitem__(self, name: str) -> Column:
         column = self.by_name.get(name)
-        if column is not None:
-            return column
+        if column is None:
+            raise self.unknown(name)
+        return column
+
+    def unknown(self, name: str, otherwise: str = "") -> UnknownName:
+        """Word the refusal of a `name`, with the column that may be meant, or `otherwise` with what else it can be."""
         if name == self.unit:
-            raise UnknownName(
+            return UnknownName(
                 f"Column {name!r} of {self.dataset} names the units, so it cannot be asked about. Ask about what their"
                 " rows say.",
                 name=name,
@@ -173,6 +178,7 @@ class Schema:
         elif near:
             hint = f" Did you mean {near[0]!r}?"
         else:
-            hint = f" If it is a value, write it in single quotes: {name!r}." if "'" not in name else ""
-        shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-        raise UnknownName(f"No column {name!r} in {self.dataset}.{hint} It has: {shown}.", name=name)
+            hint = otherwise
+        more = len(self.names) - MOST_SHOWN
+        shown = ", ".join(self.names[:MOST_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        return UnknownName(f"No column {name!r} in {self.dataset}.{hint} It has: {shown}.", name=name)

@@ -24,7 +24,7 @@ from holdfast.guarantees.request import PlanRequest, Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
-from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
+from holdfast.questions import KINDS, kind_named, missing_verb
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
 from holdfast.questions.history import Standings, history_frame
@@ -42,8 +42,6 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 SHARES = "All sessions of this process on these rows share one budget:"
-COLUMNS = ("columns", "dtypes", "info", "names", "shape")  # what data frames call the schema
-SHOWN = ("collect", "describe", "head", "iloc", "loc", "rows", "sample", "tail", "to_pandas", "to_polars")
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 
 
@@ -398,9 +396,7 @@ class Session(Answering, Verbs):
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # a kind that another package registered
         if kind is None:
-            meant = OTHERWISE_CALLED.get(name) or ("schema" if name in COLUMNS else None)
-            hint = f". Did you mean: {meant!r}?" if meant else ": rows are never shown" if name in SHOWN else ""
-            raise AttributeError(f"'Session' object has no attribute {name!r}{hint}")
+            raise missing_verb(self, name)
         return partial(self.ask, kind=kind.name)
 
     def __repr__(self) -> str:

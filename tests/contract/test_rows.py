@@ -28,6 +28,8 @@ from plain_query import PlainQuery, These, rows_of
 
 ROWS = 6
 
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.rows.columns.LocalTimes")
+
 
 def table() -> pl.DataFrame:
     return pl.DataFrame(

@@ -326,7 +326,7 @@ def test_forms_ask_like_the_api(server: Running) -> None:
             ({"kind": "minimize", "loss": "logistic: weekend ~ distance", "radius": "1"}, "must be declared"),
             ({"kind": "minimize", "loss": "logistic: weekend ~ no_such [0, 1]", "radius": "1"}, "no_such"),
             ({"kind": "minimize", "loss": formula, "radius": "1", "box": "0, 1"}, "either radius or box"),
-            ({"kind": "mean"}, "missing a required argument"),
+            ({"kind": "mean"}, "mean needs 'query', such as"),
             ({"kind": "median", "query": "weekend"}, "kind must be one of"),
         ):
             refused = send(**form)

@@ -17,6 +17,8 @@ from holdfast.rows.open import open_rows
 from holdfast.rows.scans import scan
 from plain_query import rows_of
 
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.rows.columns.LocalTimes")
+
 DTYPES = [
     pl.Boolean(),
     *(t() for t in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from traceback import extract_tb, format_exception
 
@@ -17,7 +18,10 @@ import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
 from holdfast.cli.messages import spell
-from holdfast.rows.scans.files import NumbersAsText
+from holdfast.rows.columns import LocalTimes
+from holdfast.rows.scans.files import NumbersAsText, UnclearDates
+from holdfast.service.client import RemoteSession
+from plain_query import rows_of
 
 ROWS = pl.DataFrame({"x": range(1_000)})
 
@@ -132,6 +136,112 @@ def test_decimal_commas_are_pointed_out(tmp_path: Path) -> None:
         hf.open(path, decimal=",")
 
 
+def test_thousands_and_spaces_in_numbers_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_text('sales, size,code\n"1,234", 5,"1,2"\n"1,234,567.5", 6,x\n90,7,"1,234"\n')
+    with pytest.warns(NumbersAsText) as caught:
+        hf.open(path)
+    assert [str(each.message) for each in caught] == [
+        f"{path}: because of their commas, numbers are read as text in 'sales'. If these separate thousands, remove"
+        " them from the file; if they are decimal commas, say so when opening: decimal=','.",
+        f"{path}: because of the spaces beside them, numbers are read as text in ' size'. Remove the spaces from the"
+        " file.",
+    ]
+
+
+def test_a_word_for_missing_far_down_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "delays.csv"
+    path.write_text("delay,gate\n" + "3,1\n" * 10_000 + "NA,1\n")
+    with pytest.raises(hf.RowSourceError) as refused:
+        hf.open(path)
+    assert str(refused.value) == (
+        f"{path}, row 10,001: the value of 'delay' is 'NA', not of type integer. If values are missing there, say so"
+        " when opening: null_values=['NA']."
+    )
+    assert spell(str(refused.value), {}).endswith("say so: holdfast open --null-values NA.")
+    assert hf.open(path, null_values=["NA"]).schema["delay"].nullable
+
+
+def test_a_file_in_utf_16_is_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.csv"
+    path.write_text("a,b\n1,2\n", encoding="utf-16")
+    with pytest.raises(hf.RowSourceError, match=r"line 1: .* It begins as UTF-16 does: say encoding='utf-16'\."):
+        hf.open(path)
+    assert len(hf.open(path, encoding="utf-16")) == 1
+
+
+# -- Dates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["2/1/2024", "2-1-2024", "02.01.2024", "2/1/24", "24-01-02"])
+def test_dates_that_could_be_others_are_no_dates(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "days.csv"
+    path.write_text(f"day,x\n{text},1\n,2\n")
+    with pytest.warns(UnclearDates) as caught:
+        rows = hf.open(path)
+    assert str(rows.schema["day"].type) == "text"
+    (warning,) = caught
+    assert str(warning.message) == (
+        f"{path}: dates are read as text in 'day', as it is not clear which number is the day, which the month and"
+        " which the year. Write them as 2024-12-31; if the day comes first, this is enough:"
+        " types={'day': 'date'}."
+    )
+    assert spell(str(warning.message), {}).endswith("this is enough: holdfast open --types 'day=date'.")
+
+
+def test_timestamps_that_could_be_others_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text("time,day\n2/1/2024 10:00:00,1/13/2024\n")
+    with pytest.warns(UnclearDates, match=r"in 'time', 'day', .* types=\{'time': 'timestamp'\}"):
+        rows = hf.open(path)
+    assert [str(column.type) for column in rows.schema] == ["text", "text"]
+
+
+@pytest.mark.parametrize("texts", ["2024-01-02 2024-12-31", "2.1.2024 13.1.2024", "2024/1/2", "13/1/2024"])
+def test_dates_that_can_be_no_others_are_dates(tmp_path: Path, texts: str) -> None:
+    path = tmp_path / "days.csv"
+    path.write_text("day,x\n" + "".join(f"{text},1\n" for text in texts.split()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert str(hf.open(path).schema["day"].type) == "date"
+
+
+def test_a_declaration_takes_the_day_first_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "days.csv"
+    path.write_text("day,x\n2/1/2024,1\n")
+    with pytest.warns(UnclearDates, match="in 'day', the day is taken to come first. If the month does, write"):
+        rows = hf.open(path, types={"day": "date"})
+    assert rows_of(rows, [0])["day"][0] == date(2024, 1, 2)
+
+
+def test_years_of_two_digits_cannot_be_declared_dates(tmp_path: Path) -> None:
+    path = tmp_path / "days.csv"
+    path.write_text("day,x\n2/1/24,1\n")
+    with pytest.raises(hf.RowSourceError, match=r"years of 'day' have two digits.* types=\{'day': 'text'\}\."):
+        hf.open(path, types={"day": "date"})
+    with pytest.warns(UnclearDates):
+        assert len(hf.open(path)) == 1
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "file"])
+def test_local_times_are_pointed_out(tmp_path: Path, kind: str) -> None:
+    times = pd.date_range("2024-01-01", periods=50, freq="h", tz="America/New_York")
+    frame = pd.DataFrame({"local": times, "utc": times.tz_convert("UTC"), "bare": times.tz_localize(None)})
+    pl.from_pandas(frame).write_parquet(tmp_path / "t.parquet")
+    data = {"pandas": frame, "polars": pl.from_pandas(frame), "file": tmp_path / "t.parquet"}[kind]
+    with pytest.warns(LocalTimes) as caught:
+        hf.open(data)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert str(warning.message) == (
+        "Questions read timestamps in UTC, also those of 'local' (America/New_York). To ask about local hours and days,"
+        " take the zone off first: dt.tz_localize(None) in pandas, dt.replace_time_zone(None) in Polars."
+    )
+
+
+# -- What is said when -------------------------------------------------------------------------------------------------
+
+
 def test_what_is_noted_when_opening_is_said_before_a_refusal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +312,28 @@ def test_the_command_line_counts_as_python_does(tmp_path: Path, capsys: pytest.C
     with pytest.raises(SystemExit):
         main(["plan", "1000"])
     assert capsys.readouterr().err.startswith("Write --rows 1000: ")
+    for million in ("1e6", "1,000,000", "1_000_000"):
+        with pytest.raises(SystemExit):
+            main(["plan", "--rows", million, "--json"])
+        assert json.loads(capsys.readouterr().out)["plan"]["rows"] == 1_000_000
+    for no_number in ("1.5", "1e99", "nan", "many"):
+        with pytest.raises(SystemExit):
+            main(["plan", "--rows", no_number])
+        assert f"'{no_number}' is not a valid integer" in capsys.readouterr().err
+
+
+def test_arguments_are_named_in_help_without_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    assert "\n  DATA  Parquet, CSV or Arrow files" in capsys.readouterr().out
+
+
+def test_a_backup_into_a_folder_that_is_not_there_is_refused_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["backup", str(tmp_path / "t.ledger"), str(tmp_path / "none" / "t.ledger")])
+    assert capsys.readouterr().err == f"FILE must be in a folder that is there; {tmp_path / 'none'} is not.\n"
 
 
 def test_a_plan_counts_units(tmp_path: Path) -> None:
@@ -282,6 +414,11 @@ def test_pandas_frames_open_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_method_of_another_name_is_pointed_out(session: hf.Session) -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'median'\. Did you mean: 'quantile'"):
         session.median  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'Session' object has no attribute 'meen'\. Did you mean: 'mean'"):
+        session.meen  # noqa: B018
+    remote = RemoteSession(None, "flights")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"'RemoteSession' object has .* 'median'\. Did you mean: 'quantile'"):
+        remote.median  # noqa: B018
 
 
 def test_two_ranges_in_one_option_say_where_the_second_goes(session: hf.Session) -> None:

@@ -5,6 +5,7 @@ is left out. Click parses the words; several commands can share a group of optio
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
@@ -46,7 +47,7 @@ class _Argument(click.Argument):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         """Return the help line, as for an option; click before 8.5 has none for arguments."""
-        return self.make_metavar(ctx).strip("[]").removesuffix("..."), self.meaning + "  [required]" * self.required
+        return self.make_metavar(ctx).removesuffix("...").strip("[]"), self.meaning + "  [required]" * self.required
 
 
 class Flag:
@@ -109,9 +110,31 @@ def _completing(complete: Completion | None) -> Any:
     return None if complete is None else lambda ctx, param, beginning: complete(beginning)
 
 
+class _Whole(click.types.IntParamType):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_written_out(value), param, ctx)
+
+
+class _WholeRange(click.IntRange):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_written_out(value), param, ctx)
+
+
+def _written_out(value: Any) -> Any:
+    """Write out 10,000 and 1e6, which options of questions take, too; what is no whole number stays as it is."""
+    from decimal import Decimal
+
+    with suppress(ArithmeticError, AttributeError):
+        number = Decimal(value.replace(",", "").replace("_", ""))
+        return str(int(number)) if number % 1 == 0 else value
+    return value
+
+
 def _type(kind: Any, least: int | None = None, most: int | None = None) -> Any:
     if least is not None or most is not None:
-        return click.IntRange(least, most)
+        return _WholeRange(least, most)
+    if kind is int:
+        return _Whole()
     return click.Path(path_type=Path) if kind is Path else get_args(kind) or kind
 
 

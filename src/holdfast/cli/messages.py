@@ -92,9 +92,10 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
-    message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
+    message = re.sub(r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
+    message = re.sub(r"\bid=('[^']*') leaves", r"--id \1 leaves", message)
     message = re.sub(r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2", message)
     message = re.sub(r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1", message)
     message = message.replace("say so when opening: holdfast", "say so: holdfast")

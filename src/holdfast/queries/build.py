@@ -105,7 +105,10 @@ def _mean(
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
         return Share(value, group).complete()
     if not value.type.is_number:
-        raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
+        way = f" Ask for a share, {value.text} = '...', or for a histogram." if value.type is Type.STRING else ""
+        raise InvalidQuery(
+            f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.{way}"
+        )
     return Mean(value, range_within(value, bounds), group).complete()
 
 
@@ -140,7 +143,7 @@ def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
     """Explain in Python syntax how to declare bounds or categories once; other interfaces substitute their own."""
     example = {"bounds": "(low, high)", "categories": "[...]"}[what]
     pairs = ", ".join(f"{name!r}: {example}" for name in columns)
-    return f"To declare it once, open the data with {what}={{{pairs}}}."
+    return f"To declare it once, open the session with {what}={{{pairs}}}."
 
 
 def build_at_most(

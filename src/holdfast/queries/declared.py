@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast import check
-from holdfast.errors import InvalidArgument
+from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.queries.build import categories_of
 from holdfast.queries.functions.operation import with_article
 from holdfast.schema import Column, Schema, Type
@@ -40,6 +40,7 @@ class Declarations:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, Sequence[Any] | str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    source: Path | None = None  # the file that says so, for refusals
 
     def __post_init__(self) -> None:
         for kind in KINDS:
@@ -64,7 +65,7 @@ class Declarations:
                     " If it is something else, give it another name.",
                     name="declarations",
                 )
-        return cls(**found)
+        return cls(**found, source=path)
 
     def on(self, schema: Schema, texts: Callable[[str], Sequence[str]] = lambda name: ()) -> Schema:
         """Return the schema with what is declared here; declarations that do not fit are refused.
@@ -78,6 +79,14 @@ class Declarations:
         """
         if not (self.bounds or self.categories or self.labels):
             return schema  # the same object: parsed texts are cached by the schema's identity
+        try:
+            return self._on(schema, texts)
+        except HoldfastError as error:
+            if self.source is not None:  # name the file: the question is not at fault
+                error.message = f"{self.source.name}: {error.message}"
+            raise
+
+    def _on(self, schema: Schema, texts: Callable[[str], Sequence[str]]) -> Schema:
         columns = {column.name: column for column in schema}
         for name, pair in self.bounds.items():
             column = _declared(columns, schema, name)

@@ -56,6 +56,8 @@ OTHERWISE_CALLED = {  # names that other tools use for these kinds
     **dict.fromkeys(("compare", "ab", "lift", "ratio"), "difference"),
     **{"sum": "total", "var": "variance", "corr": "correlation", "cov": "covariance", "guess": "check"},
 }
+COLUMNS = ("columns", "dtypes", "info", "names", "shape")  # what frames call a schema
+SHOWN = ("collect", "describe", "head", "iloc", "loc", "rows", "sample", "tail", "to_pandas", "to_polars")
 OPTIONS_OTHERWISE_CALLED = {
     **dict.fromkeys(("condition", "filter", "filters", "having"), "where"),
     **dict.fromkeys(("bounds", "limits", "range"), "within"),
@@ -64,6 +66,16 @@ OPTIONS_OTHERWISE_CALLED = {
     **{"question": "query", "values": "categories", "edges": "bins", "quantile": "q", "level": "q", "k": "most"},
 }
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
+
+
+def missing_verb(session: object, name: str) -> AttributeError:
+    """Word that a session has no such method, with the one that may be meant."""
+    meant = OTHERWISE_CALLED.get(name) or ("schema" if name in COLUMNS else None)
+    if meant is None and name not in SHOWN and not name.startswith("_"):
+        known = [verb for verb in dir(type(session)) if not verb.startswith("_")]
+        meant = next(iter(get_close_matches(name, known, n=1)), None)
+    hint = f". Did you mean: {meant!r}?" if meant else ": rows are never shown" if name in SHOWN else ""
+    return AttributeError(f"{type(session).__name__!r} object has no attribute {name!r}{hint}")
 
 
 def kind_named(name: object) -> "Kind[..., Any]":

@@ -325,6 +325,18 @@ def _guessed(
             seen = replace(asked, at_least=round(found.share * found.rows) if group else 0).speaking(found.rows)
             spread = max(spread, APART * sqrt(error**2 + 1 / seen))
         margin = _rounded(max(least, spread * deviation))
+        if guess - margin <= low and high <= guess + margin:
+            raise InvalidArgument(
+                "margin must be given: so few rows count here that the usual one covers the whole range, and any guess"
+                " would hold. Widen the group, or give a margin.",
+                name="margin",
+            )
+    elif guess - margin <= low and high <= guess + margin:
+        raise InvalidArgument(
+            f"margin must leave a part of the range from {low:g} to {high:g} out, or any guess would hold; got"
+            f" {margin:g}.{valid.percent(margin) if (low, high) == (0.0, 1.0) else ''}",
+            name="margin",
+        )
     if left_out:
         guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
     return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
-from inspect import signature
+from inspect import Parameter, signature
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ ROWS = "rows_per_query"  # the option of kinds that says how many rows one answe
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
 
+_BY_PLACE = Parameter.POSITIONAL_OR_KEYWORD
 _signature = cache(signature)  # every question over HTTP is checked against it
 
 
@@ -119,6 +120,17 @@ class Kind(Generic[P, A]):
         try:
             _signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:
+            lacking = [option for option in self.options[len(args) :] if option.required and option.name not in options]
+            if lacking:
+                needed, example = quote(lacking[0].name), lacking[0].form.example
+                raise InvalidArgument(f"{self.name} needs {needed}, such as {example}.", name=lacking[0].name) from None
+            unnamed = [each.name for each in _signature(self.build).parameters.values() if each.kind is _BY_PLACE][1:]
+            if len(args) > len(unnamed):
+                raise InvalidArgument(
+                    f"{self.name} takes {' and '.join(unnamed)} without a name; name the others, such as"
+                    f" {known[len(unnamed)]}=.",
+                    name="options",
+                ) from None
             reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 

@@ -361,8 +361,13 @@ class Context:
             )
         check.positive(margin=margin)
         low, high = query.bounds
+        share = float(margin or 0) / (high - low)
+        if share >= 1:  # such an answer would say nothing, and be charged
+            way = check.percent(float(margin or 0)) if (low, high) == (0.0, 1.0) else ""
+            raise InvalidArgument(
+                f"margin must be below the range of {high - low:g}; got {margin:g}.{way}", name="margin"
+            )
         spent = self.so_far()
-        share = min(1.0, float(margin or 0) / (high - low))
         draws = self.guarantee.draws_for(share, spent.charge, spent.intervals)
         if draws is None:
             best = (high - low) * self.guarantee.best_margin(spent.charge, spent.intervals)

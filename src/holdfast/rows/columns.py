@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.draws import Indices
 from holdfast.schema import Type
@@ -41,6 +42,7 @@ class Storage:
 
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 _UNITS = ("ms", "us", "ns")
+_UTC = (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 TEXT = Storage("text", Type.STRING, None, pl.String())
 _STORAGES = {
     storage.label: storage
@@ -54,6 +56,23 @@ _STORAGES = {
     ]
 }
 _BY_POLARS = {storage.polars: storage for storage in _STORAGES.values()}
+
+
+class LocalTimes(UserWarning):
+    """Timestamps are of a time zone, and questions read them in UTC."""
+
+
+def warn_of_zones(storages: Mapping[str, Storage]) -> None:
+    """Say whose hours and days are others in UTC: questions about them would be answered without a sign of it."""
+    zones = {name: getattr(storage.polars, "time_zone", None) for name, storage in storages.items()}
+    local = {name: zone for name, zone in zones.items() if zone not in _UTC}
+    if local:
+        listed = ", ".join(f"{name!r} ({zone})" for name, zone in local.items())
+        check.warn(
+            f"Questions read timestamps in UTC, also those of {listed}. To ask about local hours and days, take the"
+            " zone off first: dt.tz_localize(None) in pandas, dt.replace_time_zone(None) in Polars.",
+            LocalTimes,
+        )
 
 
 def storage_of(name: str, dtype: pl.DataType) -> Storage:

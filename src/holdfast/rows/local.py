@@ -70,6 +70,11 @@ class LocalRows:
         self._blocks: dict[tuple[str, ...], int] = {}  # rows evaluated at once, by the columns read
 
     @property
+    def storages(self) -> Mapping[str, Storage]:
+        """How each column is kept, by its name."""
+        return self._storages
+
+    @property
     def name(self) -> str:
         """The name of the dataset."""
         return self._name

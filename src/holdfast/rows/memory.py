@@ -49,6 +49,7 @@ def _from_frame(frame: Any, name: str) -> tuple[Sequence[pl.Series], Collection[
         return frame.get_columns(), []
     import narwhals as nw
 
+    frame = _with_index(frame)
     _names(frame.column_names if hasattr(frame, "column_names") else frame.columns)
     try:
         wrapped = nw.from_native(frame, eager_only=True)
@@ -70,6 +71,13 @@ def _from_frame(frame: Any, name: str) -> tuple[Sequence[pl.Series], Collection[
         floating = {each.name for each in series if each.dtype.is_float()}
         never |= {field.name for field in frame.schema if not field.nullable} - floating
     return series, never
+
+
+def _with_index(frame: Any) -> Any:
+    """Make columns of what an index of pandas is called by; one without a name counts rows, and is left out."""
+    names = getattr(getattr(frame, "index", None), "names", ())
+    named = [name for name in names if name is not None and name not in frame.columns]
+    return frame.reset_index(level=named) if named else frame
 
 
 def _without_arrow(column: str, series: Any) -> pl.Series:

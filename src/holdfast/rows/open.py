@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
+import numpy as np
 import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.registry import Registry
+from holdfast.rows.columns import warn_of_zones
 from holdfast.rows.deck import Deck, is_deck
 from holdfast.rows.folder import MANIFEST, FolderRows
 from holdfast.rows.ingest import ingest
@@ -26,6 +28,7 @@ from holdfast.rows.scans.streams import scan_stream
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 
+_WEB = ("http://", "https://")
 _IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are in memory
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
@@ -59,7 +62,7 @@ def open_rows(
     Parameters
     ----------
     data
-        What holds the table.
+        What holds the table. An index of pandas that has a name is a column.
     name
         The name of the dataset; by default, the file's name without its extension, or "data".
     folder
@@ -108,22 +111,34 @@ def open_rows(
         _refuse_complete(complete, unit)
         return data
     if isinstance(data, Mapping) or _is_frame(data):
-        return memory_rows(data, name=name or "data", complete=complete, unit=unit)  # type: ignore[arg-type]
+        rows = memory_rows(data, name=name or "data", complete=complete, unit=unit)  # type: ignore[arg-type]
+        warn_of_zones(rows.storages)
+        return rows
     found = next((found for opener in ROW_SOURCES.all() if (found := opener(data)) is not None), None)
     if found is not None:
         _refuse_complete(complete, unit)
         return found
     if isinstance(data, str | Path):
+        if str(data).startswith(_WEB):
+            raise _on_the_web(str(data))
         if Path(data).is_dir():
             raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
         known = ", ".join(FORMATS)
         hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
         raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
+    hint = ' Name its columns: {"x": values[:, 0]}.' if isinstance(data, np.ndarray) else ""
+    hint = " Make it a frame of one column: series.to_frame()." if _is_series(data) else hint
     raise InvalidArgument(
         "data must be a path, a Polars, pandas or PyArrow frame, a dict of arrays, an Arrow stream, or a row source;"
-        f" got {type(data).__name__}.",
+        f" got {type(data).__name__}.{hint}",
         name="data",
     )
+
+
+def _on_the_web(address: str) -> RowSourceError:
+    if Path(address).suffix.lower() in FORMATS:
+        return RowSourceError(f"{address} is on the web; download it first, and open the file.")
+    return RowSourceError(f"{address} is no file. A holdfast server is asked with holdfast.connect(url, token).")
 
 
 def dialect_of(
@@ -148,13 +163,15 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
     dialect = dialect or Dialect()
     if isinstance(data, str) and data.startswith(POSTGRES):
         return scan_postgres(data)
+    if isinstance(data, str) and data.startswith(_WEB):
+        return None
     if isinstance(data, str | Path):
         return scan_lake(data, version) or scan_path(data, dialect)
     if _is_list(data):
         return scan_paths(data, dialect)
     if isinstance(data, pl.LazyFrame):
         return scan_stream(data)
-    if isinstance(data, RowVerbs | Mapping | pl.Series) or _is_frame(data):
+    if isinstance(data, RowVerbs | Mapping) or _is_series(data) or _is_frame(data):
         return None
     return scan_lake(data, version) or scan_stream(data)
 
@@ -204,6 +221,11 @@ def _is_frame(data: object) -> bool:
         return False
     # A DuckDB query has a shape too, but is not yet a table.
     return not hasattr(data, "__arrow_c_stream__") or type(data).__module__.partition(".")[0] in _IN_MEMORY
+
+
+def _is_series(data: object) -> bool:
+    """Whether this is one column; that of pandas would pass for a stream."""
+    return isinstance(data, pl.Series) or (hasattr(data, "__arrow_c_stream__") and hasattr(data, "to_frame"))
 
 
 def _is_list(data: object) -> TypeGuard[Sequence[str | Path]]:

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, InvalidArgument, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
-from holdfast.questions import KINDS, kind_named
+from holdfast.questions import KINDS, kind_named, missing_verb
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
 from holdfast.questions.budget import Budget
 from holdfast.questions.history import SCHEMA, standings_frame
@@ -61,7 +61,7 @@ class Calls:
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise missing_verb(self, name)
         return partial(cast(Any, self).ask, kind=kind.name)
 
     def _ask(

@@ -263,7 +263,7 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     quoted = session.schema.names[0].replace('"', '""')
     asks = session.plan.standing.asks
     if asks != SUBMIT.name:
-        guess = {"guess": 0.5, "margin": 0.5} if asks == CHECK.name else {}
+        guess = {"guess": 0.5, "margin": 0.25} if asks == CHECK.name else {}
         session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
     submissions = Standings(session.ledger, lambda: standing_plan(session).standing)

@@ -42,7 +42,7 @@ _BEHIND: dict[type[HoldfastError], str] = {
     LedgerDamaged: "The ledger of {dataset} is damaged, so nothing is answered from it.",
     LedgerUnavailable: "The ledger of {dataset} is out of reach or locked at the moment. Try again.",
 }
-_DECLARE = re.compile(r"To declare it once, open the data with (bounds|categories)=\{(.*?): .*\}\.")
+_DECLARE = re.compile(r"To declare it once, open the session with (bounds|categories)=\{(.*?): .*\}\.")
 _WHY = " The reason is in the server's log, for the admin."
 
 

@@ -130,7 +130,7 @@ def without_spelling(text: str, subject_name: str = "QUESTION") -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--kind", "quantile"], "quantile cannot be asked this way: missing a required argument: --q."),
+        (["--kind", "quantile"], "quantile needs --q, such as 0.9."),
         (["--kind", "quantile", "--q", "half", "--within", "0,1"], "--q must be a number; got 'half'."),
         (["--kind", "quantile", "--q", "2", "--within", "0,1"], "--q must be between 0 and 1; got 2.0."),
         (["--within", "1"], "--within must be 2 numbers"),

@@ -81,3 +81,16 @@ def test_help_names_the_command_as_it_is_typed(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "Usage: holdfast hold-back" in told
     assert "--explore" in told
+
+
+def test_an_index_without_a_name_is_pointed_out_and_can_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        Path(name).write_text(",x\n" + "".join(f"{i},{i % 7}\n" for i in range(200)))
+    warned = shown(capsys, "hold-back", "a.csv")
+    assert "Column '' differs in every row." in warned
+    assert "next time, --id '' leaves it out." in warned
+    assert "differs in every row" not in shown(capsys, "hold-back", "b.csv", "--id", "")
+    assert "No column ''" in shown(capsys, "ask", "b.held.holdfast", '"" > 5', "--kind", "check", "--guess", "0.5")

@@ -106,10 +106,19 @@ def test_a_file_that_declares_nothing_is_refused(tmp_path: Path, text: str, word
         Declarations.read(path)
 
 
+def test_a_file_that_declares_what_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "flights.parquet"
+    pl.DataFrame(FLIGHTS).write_parquet(path)
+    path.with_suffix(".toml").write_text("[bounds]\ndep_dely = [-60, 600]\n")
+    with pytest.raises(hf.UnknownName) as refused:
+        hf.Session(path)
+    assert str(refused.value).startswith("flights.toml: No column 'dep_dely' in flights. Did you mean 'dep_delay'?")
+
+
 def test_a_missing_range_is_refused_in_the_words_of_each_surface() -> None:
     with session() as s, pytest.raises(hf.InvalidArgument) as refused:
         s.mean("distance")
-    assert "open the data with bounds={'distance': (low, high)}." in str(refused.value)
+    assert "open the session with bounds={'distance': (low, high)}." in str(refused.value)
     typed = spell(str(refused.value), {"within": "--within"})
     assert typed.startswith("--within must say the range")
     assert "write distance = [low, high] under [bounds] in a TOML file beside the data" in typed

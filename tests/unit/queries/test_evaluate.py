@@ -38,6 +38,16 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 15)
         ("year(w)", pl.Series("w", [2**63 - 1, -(2**63), 0]).cast(pl.Datetime("ms")), [9999, 1, 1970]),
         ("year(w)", pl.Series("w", [2**63 - 1, -(2**63), 0]).cast(pl.Datetime("ns")), [2262, 1677, 1970]),
         ("cast(d as text)", pl.Series("d", [2**31 - 1], dtype=pl.Int32).cast(pl.Date), ["9999-12-31"]),
+        (
+            "cast(t as timestamp)",
+            pl.Series("t", ["2024-02-29T12:30:15Z", "2024-02-29 14:30:15+02:00", "2024-02-29T12:30", "later"]),
+            [MOMENT, MOMENT, MOMENT.replace(second=0), None],
+        ),
+        (
+            "cast(t as date)",
+            pl.Series("t", ["2024-02-29", "2024-02-29T12:30:15Z", "2024-03-01T01:00:00+02:00", "29.2.2024"]),
+            [date(2024, 2, 29), date(2024, 2, 29), date(2024, 2, 29), None],
+        ),
         ("d < w", pl.DataFrame({"d": [date(2024, 2, 29)], "w": [MOMENT]}), [True]),
     ],
 )

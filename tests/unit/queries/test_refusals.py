@@ -127,12 +127,58 @@ def test_what_is_not_text_is_refused(value):
         ("d > '2020-13-01'", "'2020-13-01' must be a date such as '2024-12-31'."),
         ("1 = 1", "A query must mention at least one column; got 1 = 1."),
         ("abs(s)", "ABS takes a number; 's' is text."),
+        (
+            "x = NaN",
+            "No column 'NaN' in things. A value that is missing, or NaN, is NULL: write IS NULL or IS NOT NULL. It has:"
+            " i, j, x, y, s, t, b, c, d, e, w, v.",
+        ),
+        ("isnan(x)", "isnan is not a function that a query can use; write x IS NULL, which is true of NaN, too."),
+        ("`x` > 1", "A query must not use '`'; write a name in double quotes."),
+        ("[x] > 1", "A query must not use '['; write a name in double quotes."),
+        ("s in ['a']", "A query must not use '['; write a list in parentheses: carrier IN ('UA', 'AA')."),
+        ("!(x > 1)", "A query must not use '!'; write NOT."),
+        ("s = ‘a’", "A query must not use '‘'; write texts in straight quotation marks: 'UA'."),
+        ("s = “a”", "A query must not use '“'; write texts in straight quotation marks: 'UA'."),
+        (
+            "1 < x < 3",
+            "'x > 1' is a boolean; < 3 compares numbers. Write two comparisons: x > 1 AND x < 3.",
+        ),
+        ("b = 1", "'b' is a boolean; = 1 compares numbers. It is true or false by itself: write b, or NOT b."),
+        ("b = 'True'", "'b' is a boolean; = 'True' compares text. It is true or false by itself: write b, or NOT b."),
+        ("x > '15'", "'x' is a number; > '15' compares text. Write the number without quotation marks: 15."),
+        ("x > 'a'", "'x' is a number; > 'a' compares text."),
+        ("hour(w at time zone 'UTC') = 1", "AT TIME ZONE is not allowed; timestamps are in UTC throughout."),
+        (
+            "month(s) = 1",
+            "EXTRACT takes a date or timestamp; 's' is text. Text such as 2024-12-31 is read by CAST(s AS TIMESTAMP).",
+        ),
+        (
+            "select avg(x) from things",
+            "A query must be one expression over one row, not a statement; a SELECT of aggregates is asked with sql.",
+        ),
     ],
 )
 def test_the_sentence_says_the_fact(text, sentence):
     with pytest.raises(HoldfastError) as refusal:
         from_text(text, SCHEMA)
     assert str(refusal.value) == sentence
+
+
+def test_what_is_no_part_of_a_query_is_not_taken_for_a_value():
+    wide = Schema(tuple(Column(f"c{place}", Type.INT, False) for place in range(300)), "wide")
+    with pytest.raises(UnknownName) as refusal:
+        wide["UA"]
+    assert str(refusal.value) == (
+        f"No column 'UA' in wide. It has: {', '.join(f'c{place}' for place in range(20))} and 280 more."
+    )
+
+
+def test_a_mean_of_text_is_told_what_can_be_asked():
+    with pytest.raises(InvalidQuery) as refusal:
+        build_mean("s", SCHEMA)
+    assert str(refusal.value) == (
+        "A mean needs numbers or yes-or-no values; 's' is text. Ask for a share, s = '...', or for a histogram."
+    )
 
 
 def test_the_limits_are_where_they_are_said_to_be():

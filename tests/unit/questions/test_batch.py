@@ -78,7 +78,7 @@ def test_a_list_that_is_too_dear_or_wrong_asks_nothing(session: hf.Session) -> N
         ([], "at least one question"),
         ([3], "Question 1: a question must be text, or a dict of its kind and options; got 3."),
         ([{"kind": "mode", "query": "x"}], "Question 1: kind must be one of"),
-        ([{"kind": "mean"}], "Question 1: mean cannot be asked this way: missing a required argument: 'query'."),
+        ([{"kind": "mean"}], "Question 1: mean needs 'query', such as dep_delay > 15."),
         ([{"query": "x", "witin": [0, 1]}], "Question 1: mean has no option 'witin'. Did you mean 'within'?"),
     ],
 )

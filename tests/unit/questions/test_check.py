@@ -340,10 +340,25 @@ def test_what_is_left_out_comes_from_the_exploration_part_and_not_from_held_rows
     inside = frame.filter(pl.col("group") == 2)
     assert group.guess == pytest.approx(float(inside["yes"].mean()), abs=1e-3)  # type: ignore[arg-type]
     assert "on at least" in group.question
-    alone = held.check("yes", where='"group" = 2', at_least=1)
+    alone = held.check("yes", margin=0.2, where='"group" = 2', at_least=1)
     assert alone.question.endswith("on at least 1 row")
     mean = held.check("number", within=(0.0, 1_000.0))
     assert mean.margin < 0.5  # by the deviation seen, not by the widest possible
+
+
+def test_a_check_that_any_guess_would_pass_is_refused() -> None:
+    _, held = hf.hold_back(pl.DataFrame(rows()), 0.5, seed=3)
+    with pytest.raises(hf.InvalidArgument, match="margin must be given: so few rows count here that the usual one"):
+        held.check("yes", where='"group" = 2', at_least=1)
+    with pytest.raises(hf.InvalidArgument) as refused:
+        held.check("yes", 0.5, 5)
+    assert str(refused.value) == (
+        "margin must leave a part of the range from 0 to 1 out, or any guess would hold; got 5. For 5 % write 0.05."
+    )
+    with pytest.raises(hf.InvalidArgument, match=r"the range from 0 to 20 out, .* got 12\.$"):
+        held.check("number", 10, 12, within=(0.0, 20.0))
+    assert held.budget.answers_given == 0
+    assert held.check("yes", 0.25, 0.25).holds  # one side alone
 
 
 def up(x: float) -> float:

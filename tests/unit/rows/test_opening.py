@@ -158,6 +158,25 @@ def test_what_is_no_table_is_refused(data: object) -> None:
     assert "secret" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "way"),
+    [
+        (pd.Series([1, 2], name="x"), "got Series. Make it a frame of one column: series.to_frame()."),
+        (pl.Series([1]), "got Series. Make it a frame of one column: series.to_frame()."),
+        (np.ones((2, 2)), 'got ndarray. Name its columns: {"x": values[:, 0]}.'),
+        ("https://example.org/x.csv", "https://example.org/x.csv is on the web; download it first, and open the file."),
+        (
+            "http://127.0.0.1:8765/flights",
+            "http://127.0.0.1:8765/flights is no file. A holdfast server is asked with holdfast.connect(url, token).",
+        ),
+    ],
+)
+def test_what_is_nearly_a_table_is_told_the_way(data: object, way: str) -> None:
+    with pytest.raises(HoldfastError) as refusal:
+        open_rows(data)
+    assert str(refusal.value).endswith(way)
+
+
 def write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
@@ -283,6 +302,17 @@ def test_first_rows_that_fit_no_type_are_text(tmp_path: Path) -> None:
     content = b"mixed,large,time\n2020-01-02,9223372036854775808,01:02:03\n03/04/2020,1,02:03:04\n"
     rows = open_rows(write(tmp_path / "t.csv", content))
     assert [column.type for column in rows.schema] == [Type.STRING] * 3
+
+
+def test_an_index_of_pandas_that_has_a_name_is_a_column() -> None:
+    frame = pd.DataFrame({"carrier": ["UA", "AA"], "origin": ["EWR", "JFK"], "late": [True, False]})
+    assert open_rows(frame).schema.names == ("carrier", "origin", "late")
+    assert set(open_rows(frame.set_index("carrier")).schema.names) == {"carrier", "origin", "late"}
+    assert set(open_rows(frame.set_index(["carrier", "origin"])).schema.names) == {"carrier", "origin", "late"}
+    assert open_rows(frame.set_index("carrier", drop=False)).schema.names == ("carrier", "origin", "late")
+    unnamed = frame.set_index("carrier").rename_axis(None)
+    assert open_rows(unnamed).schema.names == ("origin", "late")
+    assert list(rows_of(open_rows(frame.set_index("carrier")), [0, 1])["carrier"]) == ["UA", "AA"]
 
 
 def test_types_are_declared_for_csv_files_only(tmp_path: Path) -> None:

@@ -25,8 +25,13 @@ def command(
     holdfast backup flights.parquet /backup/flights.ledger
     holdfast backup postgresql://host/db /backup/flights.ledger --dataset flights
     """
+    from pathlib import Path
+
     from holdfast.ledger.backup import backup
 
+    folder = Path(to).absolute().parent
+    if not folder.is_dir():
+        raise InvalidArgument(f"FILE must be in a folder that is there; {folder} is not.", name="to")
     place = ledger or target
     if is_data(target):
         from holdfast.beside import ledger_beside

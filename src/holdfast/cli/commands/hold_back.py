@@ -36,7 +36,7 @@ def command(
     from holdfast.parts import hold_back, part_paths
 
     with noting_warnings() as notes:
-        names = id.split(",") if id else ()
+        names = () if id is None else id.split(",")  # "" is the name that pandas gives its index in a file
         frame, session = hold_back(data, explore, id=names, confidence=confidence, ledger=ledger, unit=unit)
     with session:
         (shown, held), place = part_paths(Path(data)), session.ledger.location

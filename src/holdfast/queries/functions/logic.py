@@ -18,6 +18,7 @@ _TRUTHS = [True] * len(_TRUE_WORDS) + [False] * len(_FALSE_WORDS)
 _DAY = "%Y-%m-%d"
 # Formats are fixed: a format guessed from the first row would make one row decide for the others.
 _MOMENTS = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
+_ZONE = "%#z"  # Z, +02:00, +0200 or +02
 
 
 def _is(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -69,15 +70,23 @@ def _from_text(text: pl.Expr, target: Type) -> pl.Expr:
             words = text.str.to_lowercase()
             return words.replace_strict(_TRUE_WORDS + _FALSE_WORDS, _TRUTHS, default=None, return_dtype=pl.Boolean)
         case Type.DATE:
-            return within_years(text.str.to_date(_DAY, strict=False), target)
-        case Type.DATETIME:
-            read = [text.str.to_datetime(form, time_unit="us", strict=False) for form in _MOMENTS]
             day = text.str.to_date(_DAY, strict=False)
-            return within_years(
-                pl.coalesce(*read, within_years(day, Type.DATE).cast(pl.Datetime("us"), strict=False)), target
-            )
+            return within_years(pl.coalesce(day, *(moment.dt.date() for moment in _moments(text))), target)
+        case Type.DATETIME:
+            day = within_years(text.str.to_date(_DAY, strict=False), Type.DATE)
+            return within_years(pl.coalesce(*_moments(text), day.cast(pl.Datetime("us"), strict=False)), target)
         case _:
             return text.cast(PHYSICAL[target], strict=False)
+
+
+def _moments(text: pl.Expr) -> list[pl.Expr]:
+    """Return a text as a timestamp in each of the formats; one with a zone is put into UTC, as constants are."""
+    local = [text.str.to_datetime(form, time_unit="us", strict=False) for form in _MOMENTS]
+    zoned = [
+        text.str.to_datetime(form + _ZONE, time_unit="us", time_zone="UTC", strict=False).dt.replace_time_zone(None)
+        for form in _MOMENTS
+    ]
+    return local + zoned
 
 
 CASTS: dict[Type, frozenset[Type]] = {

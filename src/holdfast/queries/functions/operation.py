@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from math import isfinite
 from operator import attrgetter
 from typing import Literal
 
@@ -93,7 +94,9 @@ class Operation:
             takes = self.argument(place)
             if arg.type is not None and arg.type not in ARGUMENT_TYPES[takes]:
                 a_number = takes if takes == "text" else f"a {takes}"
-                raise InvalidQuery(f"{op} takes {a_number}; '{arg}' is {with_article(arg.type)}.")
+                read = takes == "date or timestamp" and arg.type is Type.STRING and not arg.is_literal
+                way = f" Text such as 2024-12-31 is read by CAST({arg} AS TIMESTAMP)." if read else ""
+                raise InvalidQuery(f"{op} takes {a_number}; '{arg}' is {with_article(arg.type)}.{way}")
         if self.gives is None:
             args = unified(op, args)
             type_ = common_type(args)
@@ -151,9 +154,29 @@ def _mismatch(op: str, args: Sequence[Node]) -> InvalidQuery:
     right = next(arg for arg in typed if arg.type is not left.type)
     if op in COMPARISONS and not left.is_literal and left.type is not None and right.type is not None:
         plural = _PLURALS.get(right.type, "numbers")
-        return InvalidQuery(f"'{left}' is {with_article(left.type)}; {op} {right} compares {plural}.")
+        fact = f"'{left}' is {with_article(left.type)}; {op} {right} compares {plural}."
+        return InvalidQuery(fact + _way(op, left, right))
     facts = " and ".join(f"'{arg}' is {with_article(arg.type)}" for arg in (left, right) if arg.type is not None)
     return InvalidQuery(f"{op} needs values of one type; {facts}.")
+
+
+def _way(op: str, left: Node, right: Node) -> str:
+    """Say how a comparison is written that mixes types as many do by mistake."""
+    if left.op in COMPARISONS and op not in ("=", "<>"):  # 12 < hour < 18
+        middle = left.args[0] if left.args[1].is_literal else left.args[1]  # constants stand on the right
+        return f" Write two comparisons: {left} AND {middle} {op} {right}."
+    if left.type is Type.BOOL and op in ("=", "<>"):
+        return f" It is true or false by itself: write {left}, or NOT {left}."
+    if left.type is not None and left.type.is_number and right.is_literal and _is_number(right.value):
+        return f" Write the number without quotation marks: {right.value}."
+    return ""
+
+
+def _is_number(text: object) -> bool:
+    try:
+        return isinstance(text, str) and isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _as_common(arg: Node, common: Type) -> Node:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_NODES = 500
 DEEPEST = 60
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_FROM_THE_RIGHT = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SIGNS = {"Add": "+", "Sub": "-"}
 _CHAINS = {"And": "AND", "Or": "OR", "DPipe": "||"}
 _PART_NAMES = {
@@ -140,6 +141,8 @@ class Translator:
             raise InvalidQuery("IN takes constants of one type.")
         distinct = {item.value: item for item in listed}
         ordered = tuple(distinct[key] for key in sorted(distinct))
+        if len(ordered) == 1 and value.type is not Type.BOOL:
+            return _compared("=", [value, *ordered])  # one question, however it is written
         return Node("IN", (value, *ordered), type=Type.BOOL, nullable=value.nullable)
 
     def like(self, parsed: "Parsed", depth: int) -> Node:
@@ -315,6 +318,8 @@ def _compared(op: str, args: list[Node]) -> Node:
         if arg.is_literal and arg.value is None:
             raise InvalidQuery(f"{op} NULL is never true; write IS NULL or IS NOT NULL.")
     args = _shortest(unified(op, args))
+    if op in _FROM_THE_RIGHT and args[0].is_literal and not args[1].is_literal:  # 15 < x is the question x > 15
+        op, args = _FROM_THE_RIGHT[op], args[::-1]
     if op not in ("=", "<>") and args[0].type is Type.BOOL:
         raise InvalidQuery(f"{op} compares numbers, text or dates; '{args[0]}' is a boolean.")
     return _applied(op, args)

@@ -180,10 +180,18 @@ def _resolved(name: str, schema: Schema) -> str:
         alike = [known for known in schema.names if known.lower() == name.lower()]
         if len(alike) > 1:
             raise InvalidQuery(f"{name!r} could be {' or '.join(map(repr, alike))}; write one of them.")
-        name = alike[0] if alike else name
-    name = schema[name].name
+        if not alike:
+            raise schema.unknown(name, otherwise=_as_value(name))
+        name = alike[0]
     check_name(name)
     return name
+
+
+def _as_value(name: str) -> str:
+    """Say how a word is written that is no column but may be a value."""
+    if name.upper() in _MISSING:
+        return " A value that is missing, or NaN, is NULL: write IS NULL or IS NOT NULL."
+    return f" If it is a value, write it in single quotes: {name!r}." if "'" not in name else ""
 
 
 def refused_function(name: str) -> InvalidQuery:
@@ -202,7 +210,10 @@ _INSTEAD = {
     **dict.fromkeys(("STRFTIME", "DATE_FORMAT", "TO_CHAR", "DATE_PART"), _PARTS),
     "DATE": "write a date as DATE '2013-01-31', and declare text that holds dates with types={'day': 'date'}",
     "IF": "CASE WHEN ... THEN ... ELSE ... END is",
+    **dict.fromkeys(("ISNULL", "ISNA", "ISNAN", "IS_NULL", "IS_NAN"), "write x IS NULL, which is true of NaN, too"),
+    **dict.fromkeys(("NOTNULL", "NOTNA", "IS_NOT_NULL", "IS_NOT_NAN"), "write x IS NOT NULL, which is false of NaN"),
 }
+_MISSING = frozenset(["NA", "NAN", "NONE", "NIL", "NAT"])
 
 
 def _refuse_known(name: str) -> None:
@@ -213,10 +224,16 @@ def _refuse_known(name: str) -> None:
         raise InvalidQuery(f"{name} is a window over other rows; a query must be an expression over one row.")
     if word in _NONDETERMINISTIC:
         raise InvalidQuery(f"{name} changes from call to call; a query must depend on its row alone.")
+    if word == "SELECT":
+        raise InvalidQuery(
+            "A query must be one expression over one row, not a statement; a SELECT of aggregates is asked with sql."
+        )
     if word in _STATEMENTS:
         raise InvalidQuery(f"A query must be one expression over one row, not a statement; got {name}.")
     if "REGEX" in word or word in ("SIMILAR", "RLIKE", "GLOB"):
         raise InvalidQuery(f"{name} is not allowed; use LIKE, CONTAINS, STARTS_WITH or ENDS_WITH.")
+    if word == "AT":
+        raise InvalidQuery("AT TIME ZONE is not allowed; timestamps are in UTC throughout.")
     if word == "INTERVAL":
         raise InvalidQuery("INTERVAL is not allowed; add whole days to a date, or use DATE_DIFF.")
 
@@ -237,6 +254,10 @@ def _refused_symbol(token: "Token", before: "Token | None", after: "Token | None
         )
     if kind in ("PLACEHOLDER", "PARAMETER", "COLON"):
         return InvalidQuery("A query must not contain parameters; write the values themselves.")
+    if token.text == "[" and after is not None and _is_word(after):
+        return InvalidQuery("A query must not use '['; write a name in double quotes.")
+    if token.text[0] in "‘’“”„‚´":  # as a text processor writes quotation marks
+        return InvalidQuery(f"A query must not use {token.text[0]!r}; write texts in straight quotation marks: 'UA'.")
     return InvalidQuery(f"A query must not use {token.text!r}{_WRITE.get(token.text, '')}.")
 
 
@@ -247,4 +268,6 @@ _WRITE = {
     "[": "; write a list in parentheses: carrier IN ('UA', 'AA')",
     "==": "; write =",
     "=>": "; write >=",
+    "!": "; write NOT",
+    "`": "; write a name in double quotes",
 }

@@ -46,14 +46,23 @@ _READ_AS: dict[Type, pl.DataType] = {
     Type.DATE: pl.Date(),
     Type.DATETIME: pl.Datetime("us"),
 }
+_BYTE_ORDER = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # how UTF-16 begins, which spreadsheets write
 _COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in Polars' error message about a value
 _SEPARATORS = (";", "\t", "|", ",", ":")
 _UTF8 = ("utf-8", "utf-8-sig")
 _MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
+_THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
+# Dates that do not begin with a year of four digits: Polars takes their first number for the day, and 24 for a year.
+_YEAR_LAST = r"^\s*(?P<first>\d{1,2})[-./]\d{1,2}[-./](?P<year>\d+)"
+_SLASHES = r"^\s*\d{1,2}/\d{1,2}/(\d{2}|\d{4})\b"
 
 
 class NumbersAsText(UserWarning):
-    """Numbers of a CSV file are read as texts: they have decimal commas, or missing values are a word such as NA."""
+    """Numbers of a CSV file are read as texts: they have commas or spaces, or missing ones are a word such as NA."""
+
+
+class UnclearDates(UserWarning):
+    """Dates of a CSV file do not tell the day from the month, or have years of two digits: they are read as texts."""
 
 
 @dataclass(frozen=True)
@@ -222,37 +231,93 @@ class FileScan(LazyScan):
         values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
         unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
         types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # every value fits text
+        types |= dict.fromkeys(self._unclear_dates(types, texts), pl.String())
         undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
         self._warn_of_texts([texts[name] for name in undeclared])
         return types
 
+    def _unclear_dates(self, types: Mapping[str, pl.DataType], texts: pl.DataFrame) -> list[str]:
+        """Return the columns whose dates could be others than those that would be read; say so, and what to do."""
+        declared = dict(self._dialect.types)
+        unclear: list[str] = []
+        day_first: list[str] = []
+        as_text: list[str] = []
+        for name, dtype in types.items():
+            present = texts[name].alias("").drop_nulls()  # as a name may be a pattern to Polars
+            if dtype == pl.String and name not in declared and len(present) and present.str.contains(_SLASHES).all():
+                as_text.append(name)
+            year_last = present.str.extract_groups(_YEAR_LAST).struct.unnest().drop_nulls()
+            if not dtype.is_temporal() or year_last.is_empty():
+                continue
+            short = (year_last["year"].str.len_chars() < 4).any()
+            if short and name in declared:
+                raise RowSourceError(
+                    f"{self.where}: years of {name!r} have two digits, which do not say the century. Write dates as"
+                    f" 2024-12-31, or read them as text: types={{{name!r}: 'text'}}."
+                )
+            if short or (year_last["first"].cast(pl.Int64) <= 12).all():
+                (day_first if name in declared else unclear).append(name)
+        if unclear or as_text:
+            type_ = "date" if unclear and types[unclear[0]] == pl.Date else "timestamp"
+            enough = f"; if the day comes first, this is enough: types={{{unclear[0]!r}: {type_!r}}}" if unclear else ""
+            check.warn(
+                f"{self.where}: dates are read as text in {', '.join(map(repr, [*unclear, *as_text]))}, as it is not"
+                " clear which number is the day, which the month and which the year. Write them as"
+                f" 2024-12-31{enough}.",
+                UnclearDates,
+            )
+        if day_first:
+            check.warn(
+                f"{self.where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
+                " does, write dates as 2024-12-31.",
+                UnclearDates,
+            )
+        return unclear
+
     def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
-        """Warn of columns that are texts only because of decimal commas, or because words mark missing values."""
+        """Warn of columns that are texts only because of how numbers are written, or because words mark missing values."""
         found: dict[str, list[str]] = {}
-        commas = []
+        decimals: list[str] = []
+        thousands: list[str] = []
+        spaced: list[str] = []
         for column in texts:
-            present = column.drop_nulls()
+            present = column.alias("").drop_nulls()
             rest = present.filter(~present.is_in(_MARKERS))
-            points = rest.str.replace(",", ".", literal=True)
-            if len(rest) == 0 or points.cast(pl.Float64, strict=False).null_count() > 0:
+            bare = rest.str.strip_chars(" ")
+            grouped = bare.str.contains(_THOUSANDS)
+            in_groups = grouped.any() and (grouped | ~bare.str.contains(",", literal=True)).all()
+            plain = (
+                bare.str.replace_all(",", "", literal=True) if in_groups else bare.str.replace(",", ".", literal=True)
+            )
+            if len(rest) == 0 or plain.cast(pl.Float64, strict=False).null_count() > 0:
                 continue
             if len(rest) < len(present):
                 found[column.name] = sorted(set(present.filter(present.is_in(_MARKERS)).to_list()))
-            if self._dialect.decimal == "." and (points != rest).any():
-                commas.append(column.name)
-        if commas:
-            check.warn(
-                f"{self.where}: because of their commas, numbers are read as text in {', '.join(map(repr, commas))}. If"
-                " they are decimal commas, say so when opening: decimal=','.",
-                NumbersAsText,
+            if (bare != rest).any():
+                spaced.append(column.name)
+            if self._dialect.decimal == "." and (plain != bare).any():
+                (thousands if in_groups else decimals).append(column.name)
+        if decimals:
+            self._warn_of_numbers(
+                "their commas", decimals, "If they are decimal commas, say so when opening: decimal=','."
             )
+        if thousands:
+            self._warn_of_numbers(
+                "their commas",
+                thousands,
+                "If these separate thousands, remove them from the file; if they are decimal commas, say so when"
+                " opening: decimal=','.",
+            )
+        if spaced:
+            self._warn_of_numbers("the spaces beside them", spaced, "Remove the spaces from the file.")
         if found:
-            names, markers = ", ".join(map(repr, found)), sorted({each for some in found.values() for each in some})
-            check.warn(
-                f"{self.where}: because of {', '.join(map(repr, markers))}, numbers are read as text in {names}."
-                f" If values are missing there, say so when opening: null_values={markers!r}.",
-                NumbersAsText,
-            )
+            markers = sorted({each for some in found.values() for each in some})
+            way_out = f"If values are missing there, say so when opening: null_values={markers!r}."
+            self._warn_of_numbers(", ".join(map(repr, markers)), list(found), way_out)
+
+    def _warn_of_numbers(self, why: str, columns: Sequence[str], way_out: str) -> None:
+        named = ", ".join(map(repr, columns))
+        check.warn(f"{self.where}: because of {why}, numbers are read as text in {named}. {way_out}", NumbersAsText)
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):
@@ -288,10 +353,10 @@ class FileScan(LazyScan):
                     try:
                         line.decode(encoding)
                     except UnicodeDecodeError:
-                        return (
-                            f"{path}, line {number}: its text is not {encoding}. If it is an older file, try"
-                            " encoding='latin-1'."
-                        )
+                        way_out = "If it is an older file, try encoding='latin-1'."
+                        if number == 1 and line.startswith(_BYTE_ORDER):
+                            way_out = "It begins as UTF-16 does: say encoding='utf-16'."
+                        return f"{path}, line {number}: its text is not {encoding}. {way_out}"
             with path.open(encoding=encoding, newline="") as text:
                 rows = csv.reader(text, delimiter=separator)
                 names = next(rows, [])
@@ -314,12 +379,17 @@ class FileScan(LazyScan):
         texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
         values = self._csv(types, ignore_errors=True).select(this.alias("value"))
         unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
-        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row").head(1)
+        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row", "text").head(1)
         try:
-            row = f"row {unfit.collect().item():,}"
-        except (*UNREADABLE, ValueError):  # something else is also wrong with the file
+            number, text = unfit.collect().row(0)
+        except UNREADABLE:  # something else is also wrong with the file
             return None
-        type_ = self.columns[column].type
+        row, type_ = f"row {number:,}", self.columns[column].type
+        if text in _MARKERS:  # words that everybody knows; no other value is shown
+            return RowSourceError(
+                f"{self.where}, {row}: the value of {column!r} is {text!r}, not of type {type_}. If values are missing"
+                f" there, say so when opening: null_values={[text]!r}."
+            )
         why = "as declared" if column in dict(self._dialect.types) else f"as its first {_LOOK_AHEAD:,} rows suggest"
         return RowSourceError(
             f"{self.where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all values,"

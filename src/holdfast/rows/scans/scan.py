@@ -10,7 +10,7 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import RowSourceError
-from holdfast.rows.columns import Storage, can_store, storage_of
+from holdfast.rows.columns import Storage, can_store, storage_of, warn_of_zones
 from holdfast.schema import Type
 
 BATCH = 1 << 18  # rows per batch, at most
@@ -91,6 +91,7 @@ class Scan(ABC):
         if not found:
             raise RowSourceError(f"{self.where} has no columns; holdfast needs at least one.")
         self.columns = {name: storage_of(name, dtype) for name, dtype in found.items()}
+        warn_of_zones(self.columns)
         # A float may be NaN even where NULL is ruled out.
         self.never_missing = {
             name for name, storage in self.columns.items() if name in required and storage.type is not Type.FLOAT
