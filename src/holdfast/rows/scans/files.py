@@ -275,7 +275,7 @@ class FileScan(LazyScan):
         return unclear
 
     def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
-        """Warn of columns that are texts only because of how numbers are written, or because words mark missing values."""
+        """Warn of columns that are text only because of how numbers, or missing values, are written."""
         found: dict[str, list[str]] = {}
         decimals: list[str] = []
         thousands: list[str] = []
