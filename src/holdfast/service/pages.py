@@ -22,6 +22,7 @@ from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
+from holdfast.questions.mean import MEAN
 from holdfast.questions.sql import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.questions.units import UNITS
@@ -265,7 +266,7 @@ async def price(request: Request, name: NameInPath) -> Response:
 
 def _statement(name: str, schema: Schema | None = None, **known: Any) -> dict[str, Any]:
     """Return what the page for a SELECT shows; an empty field shows a statement about the columns there are."""
-    about = None if schema is None else examples(schema).get("query")
+    about = None if schema is None else examples(schema, MEAN.name).get("query")
     example = f"SELECT {'COUNT(*)' if about is None else f'AVG({about})'} FROM {identifier(name)}"
     return {"name": name, "sql": "", "columns": None, "longest": LONGEST_SELECT, "example": example} | known
 
