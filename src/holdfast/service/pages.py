@@ -109,8 +109,7 @@ def show_error(request: Request, error: dict[str, Any], headers: dict[str, str])
         if fragment:
             return Response(status_code=204, headers={"HX-Redirect": "/sign-in"})
         return RedirectResponse("/sign-in", status_code=303)
-    asked = request.headers.get("hx-target") == "result"
-    page = _render(request, "error_part.html" if fragment else "error.html", {"error": error, "asked": asked})
+    page = _render(request, "error_part.html" if fragment else "error.html", {"error": error})
     return HTMLResponse(page, status_code=error["status"], headers=headers)
 
 
