@@ -8,6 +8,7 @@ rules of docs/explanation/page.md, and are not made again.
 import base64
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
+
+import holdfast
 
 HERE = Path(__file__).parent
 SIZES = {1280: 900, 390: 844}
@@ -52,7 +55,8 @@ def flights(path: Path, rows: int = 100_000) -> Path:
 def served(path: Path) -> Iterator[dict[str, Any]]:
     """Serve a file; yields what `holdfast serve --json` says."""
     command = [sys.executable, "-m", "holdfast.cli", "serve", str(path), "--port", "0", "--json"]
-    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    here = os.environ | {"PYTHONPATH": str(Path(holdfast.__file__).parents[1])}  # what is imported here, not installed
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": here}
     with subprocess.Popen(command, cwd=path.parent, **quiet) as server:  # type: ignore[call-overload]
         assert server.stdout is not None
         try:

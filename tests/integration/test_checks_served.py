@@ -74,3 +74,14 @@ def test_a_client_sees_that_checks_have_no_end(server: Running) -> None:
         assert after.answers_left == before.answers_left
         assert client.check("late").holds  # the guess comes from the exploration part, beside the data
         assert client.plan.standing.terms.rows == ROWS // 2
+
+
+def test_the_verdict_stands_where_the_value_of_others_does(server: Running) -> None:
+    with server.client(server.token(), Accept="text/html") as client:
+        for guess in ("0.5", "0.21"):
+            asked = {"kind": "check", "query": "late", "guess": guess, "margin": "0.03"}
+            page = client.post("/datasets/flights/ask", data=asked)
+            assert f"Guess: share of late is {guess} ± 0.03" in page.text
+            assert "the value lies between" in page.text
+        history = client.get("/datasets/flights/history").text
+    assert {*re.findall(r'class="num value">(.*?)<', history)} == {"too high", "holds"}  # a guess is nobody's value

@@ -87,3 +87,36 @@ def test_examples_are_about_the_columns_there_are(tmp_path: Path) -> None:
         with server.client(server.token("ana")) as client:
             plan = client.get("/plan?format=json").json()
         assert plan["asked"]["rows"] == 300  # what is served, not a number out of the air
+
+
+def test_examples_fit_the_kind(server: Running) -> None:
+    def shown(kind: str) -> dict[str, str]:
+        with server.client(server.token("ana")) as client:
+            form = client.get("/datasets/flights", params={"kind": kind, "format": "json"}).json()["form"]
+        return {one["name"]: one["example"] for one in form["fields"] + form["more"]}
+
+    assert shown("mean")["query"] == "dep_delay > 270"
+    assert shown("quantile")["query"] == "dep_delay"
+    assert shown("histogram")["query"] == "carrier"
+    assert shown("correlation")["other"] == "distance"
+    assert shown("difference")["other"] == "carrier = 'DL'"
+    assert shown("auc")["positive"] == "distance > 0"  # of the other column, whose range nobody declared
+
+
+def test_what_is_used_up_has_no_next_margin_and_a_registration_no_axis(tmp_path: Path) -> None:
+    with (
+        Running(settings(table(tmp_path, rows=300), dataset={"queries": 1})) as server,
+        server.client(server.token("ana"), Accept="text/html") as client,
+    ):
+        client.post("/datasets/flights/ask", data={"kind": "register", "questions": "weekend"})
+        history = client.get("/datasets/flights/history").text
+        assert "1 question registered" in history
+        assert 'class="axis"' not in history
+        assert "margin of the next answer" in client.get("/datasets/flights").text
+        client.post("/datasets/flights/ask", data={"query": "weekend"})
+        for page in ("/", "/datasets/flights"):
+            shown = client.get(page).text
+            assert "<dt>answers left</dt><dd>0</dd>" in shown
+            assert "margin now" not in shown
+            assert "margin of the next answer" not in shown
+        assert 'class="axis"' in client.get("/datasets/flights/history").text

@@ -120,10 +120,10 @@ def check(
     context: Context,
     query: Query,
     guess: Annotated[
-        float | None, About(Real(None, None, "0.2"), "What is guessed; left out, what the exploration part says.")
+        float | None, About(Real(None, None, "0.2"), "What you expect; left out, what the exploration part says.")
     ] = None,
     margin: Annotated[
-        float | None, About(Real(0.0, None, "0.01"), "How far from the guess held rows may be for it to hold.")
+        float | None, About(Real(0.0, None, "0.01"), "How far held rows may be from the guess for it to hold.")
     ] = None,
     *,
     within: Within = None,

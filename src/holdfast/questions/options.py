@@ -286,7 +286,7 @@ Within = Annotated[
 ]
 By = Annotated[
     QueryLike | Sequence[QueryLike] | None,
-    About(Expressions("carrier"), "Answer for each group of rows with the same value of this; several: a list."),
+    About(Expressions("carrier"), "One answer for each value of this, or of several together: a list."),
 ]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")

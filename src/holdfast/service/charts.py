@@ -10,13 +10,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.answer import ANYTHING, TOO_FEW, Estimate, pixels, rounded_alike, write_far
+from holdfast.answer import ANYTHING, SEPARATED, TOO_FEW, Estimate, pixels, rounded_alike, write_far
 
 LEAST_SPAN = 1e-300  # what is smaller cannot be divided into steps
 MOST_STEPS = 5  # between the ticks of an axis, so that their numbers fit on a phone
 PLAIN = 6  # digits before or after the point; numbers with more are written as powers of ten
 NEAR = 1e-9  # of a step: what rounding may leave
 DECIMALS = 3  # of a percentage
+MILLION = 1e6
 
 
 def number(x: float | None) -> str:
@@ -83,8 +84,16 @@ class Scale:
         """Return what the ticks say, all with the decimals that the step needs."""
         digits = max(0, -floor(log10(self.step) + NEAR))
         if digits > PLAIN or max(abs(self.low), abs(self.high)) >= 10.0**PLAIN:
-            return [f"{x:.4g}" for x in self.numbers]
-        return [f"{x:,.{digits}f}" for x in self.numbers]
+            return self._far_ticks()
+        # Thousands are separated where they are in the numbers beside them.
+        return [f"{x:,.{digits}f}" if abs(x) >= SEPARATED else f"{x:.{digits}f}" for x in self.numbers]
+
+    def _far_ticks(self) -> list[str]:
+        """Return what the ticks of large or small numbers say: millions where that is short, or powers of ten."""
+        digits = max(0, -floor(log10(self.step / MILLION) + NEAR))
+        if digits <= 2 and max(abs(self.low), abs(self.high)) < 10.0**PLAIN * MILLION:
+            return [f"{x / MILLION:,.{digits}f}M" if x else "0" for x in self.numbers]
+        return [f"{x:.4g}" for x in self.numbers]
 
     def axis(self) -> Markup:
         """Draw the ticks' numbers."""
@@ -120,7 +129,8 @@ def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         [Estimate(nan if line["value"] is None else line["value"], line["low"], line["high"]) for line in lines]
     )
     drawn = [
-        {**line, "value_text": value, "low_text": low, "high_text": high, "bar": interval_bar(line, scale)}
+        {"verdict": None, "value_text": value, "low_text": low, "high_text": high, "bar": interval_bar(line, scale)}
+        | dict(line)
         for line, (value, low, high) in zip(lines, texts, strict=True)
     ]
     return {"lines": drawn, "axis": scale.axis()}

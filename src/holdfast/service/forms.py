@@ -17,6 +17,13 @@ from holdfast.service.suggestions import examples
 MAX_FIELDS = 60
 SHOWN = 4  # options of a kind that are always shown; further ones are folded away
 USUAL = ("group", "other", "minus", "guess", "q", "where", "by", "groups", "within")  # shown first
+CALLED = {  # where capital letters do not make a name readable
+    "auc": "AUC",
+    "minimize": "Minimize a loss",
+    "q": "Quantile",
+    "std": "Standard deviation",
+    "top": "Most frequent values",
+}
 OF_UNITS = ("rows_per_unit",)  # options that mean something only where rows belong to units
 
 Entered = dict[str, str]
@@ -45,7 +52,7 @@ def kind_of(form: Entered) -> Kind[..., Any]:
 
 def describe(kind: Kind[..., Any], form: Entered, schema: Schema) -> dict[str, Any]:
     """Return the fields of a kind, with what was entered so far; empty ones show examples of this dataset's columns."""
-    known = examples(schema)
+    known = examples(schema, kind.name)
     apply = [option for option in kind.options if schema.unit is not None or option.name not in OF_UNITS]
     optional = sorted((option for option in apply if not option.required), key=_usual)
     required = [option for option in apply if option.required]
@@ -88,7 +95,7 @@ def summary(kind: Kind[..., Any]) -> str:
 
 def label(name: str) -> str:
     """Write a name as people read it."""
-    return name.replace("_", " ").capitalize()
+    return CALLED.get(name) or name.replace("_", " ").capitalize()
 
 
 def question(form: Entered) -> tuple[Kind[..., Any], dict[str, Any]]:

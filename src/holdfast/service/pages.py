@@ -22,6 +22,7 @@ from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
+from holdfast.questions.mean import MEAN
 from holdfast.questions.sql import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.questions.units import UNITS
@@ -38,18 +39,31 @@ from holdfast.service.suggestions import examples, suggestions
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
+SAID_ABOVE = ("outcome", "guess", "the interval is about")  # details that an answer's headings and small print tell
 routes = Routes()
 
 
 def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
-    """Return the intervals of an answer as tables and charts show them."""
-    known = {"bounds": list(answer.bounds), "known": answer.known_range and list(answer.known_range)}
-    return [{"category": label, **estimate.to_json(), **known} for label, estimate in answer.rows()]
+    """Return the intervals of an answer as tables and charts show them.
+
+    Of a guess or a submission a verdict is told and no value: what its estimate has instead is nobody's value.
+    """
+    verdict, known = getattr(answer, "outcome", None), answer.known_range and list(answer.known_range)
+    told = {"bounds": list(answer.bounds), "known": known, "verdict": verdict}
+    untold = {"value": None} if verdict is not None and known is None else {}
+    return [{"category": label, **estimate.to_json(), **told, **untold} for label, estimate in answer.rows()]
 
 
 def parts(answer: AnyAnswer) -> list[dict[str, Any]]:
     """Return what stands beside the answer in the same way, on an axis of its own."""
     return [charts.line(label, one.value, one.low, one.high) for label, one in answer.parts]
+
+
+def details_of(answer: AnyAnswer) -> dict[str, Any]:
+    """Return what an answer tells beside its intervals: the verdict in words, and lines that nothing else says."""
+    details = answer.details()
+    said = {*SAID_ABOVE, *(label for label, _ in answer.parts)}
+    return {"outcome": dict(details).get("outcome"), "rows": [one for one in details if one[0] not in said]}
 
 
 @cache
@@ -63,7 +77,7 @@ def _environment() -> Environment:
     )
     functions = (
         *(charts.panel, charts.gauge, charts.margin_bar, charts.margin, charts.number),
-        *(write_margin, read_answer, lines, parts, by_kind),
+        *(write_margin, read_answer, lines, parts, details_of, by_kind),
     )
     pages.globals |= {one.__name__: one for one in functions}
     pages.globals["new_key"] = lambda: secrets.token_urlsafe(16)
@@ -95,8 +109,7 @@ def show_error(request: Request, error: dict[str, Any], headers: dict[str, str])
         if fragment:
             return Response(status_code=204, headers={"HX-Redirect": "/sign-in"})
         return RedirectResponse("/sign-in", status_code=303)
-    asked = request.headers.get("hx-target") == "result"
-    page = _render(request, "error_part.html" if fragment else "error.html", {"error": error, "asked": asked})
+    page = _render(request, "error_part.html" if fragment else "error.html", {"error": error})
     return HTMLResponse(page, status_code=error["status"], headers=headers)
 
 
@@ -252,7 +265,7 @@ async def price(request: Request, name: NameInPath) -> Response:
 
 def _statement(name: str, schema: Schema | None = None, **known: Any) -> dict[str, Any]:
     """Return what the page for a SELECT shows; an empty field shows a statement about the columns there are."""
-    about = None if schema is None else examples(schema).get("query")
+    about = None if schema is None else examples(schema, MEAN.name).get("query")
     example = f"SELECT {'COUNT(*)' if about is None else f'AVG({about})'} FROM {identifier(name)}"
     return {"name": name, "sql": "", "columns": None, "longest": LONGEST_SELECT, "example": example} | known
 
@@ -274,7 +287,7 @@ async def sql(request: Request, name: NameInPath) -> Response:
     text = form.get("sql", "")
     response = await state.batches.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
     count = sum(not one["answer"]["cached"] for one in response["results"])
-    asked = f"{count:,} new answers, {len(response['results']) - count:,} that were asked before."
+    asked = f"{count:,} new questions, {len(response['results']) - count:,} that were asked before."
     shown = {"panels": _panels(read_table(response)), "asked": asked}
     return show(request, "sql_result.html", response | _statement(name, sql=text, columns=response["columns"]) | shown)
 
@@ -359,11 +372,12 @@ def by_kind(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found.setdefault((row["kind"], *row["bounds"]), []).append(row)
     panels = []
     for (kind, low, high), entries in found.items():
-        range_ = "" if (low, high) == (0.0, 1.0) else f", between {low:,.6g} and {high:,.6g}"
+        range_ = "" if (low, high) == (0.0, 1.0) else f", between {charts.number(low)} and {charts.number(high)}"
         drawn = charts.panel([line for row in entries for line in row["lines"]])
         taken = iter(drawn["lines"])
         shown = [row | {"lines": [next(taken) for _ in row["lines"]]} for row in entries]
-        panels.append({"title": forms.label(kind) + range_, "rows": shown, "axis": drawn["axis"]})
+        axis = drawn["axis"] if drawn["lines"] else None  # a list of questions has no interval
+        panels.append({"title": forms.label(kind) + range_, "rows": shown, "axis": axis})
     return panels
 
 

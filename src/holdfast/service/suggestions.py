@@ -8,6 +8,8 @@ from holdfast.queries.node import identifier, literal_text
 from holdfast.schema import Column, Schema, Type
 
 MOST = 4
+OF_NUMBERS = ("total", "variance", "std", "covariance", "correlation", "slope", "quantile", "auc")  # kinds
+OF_TEXTS = ("histogram", "top")
 
 Suggestion = dict[str, str]
 
@@ -23,7 +25,8 @@ def suggestions(schema: Schema, asks: str | None = None) -> list[Suggestion]:
 
 def _questions(schema: Schema) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield questions, the simplest first."""
-    condition, number, group = _condition(schema), _number(schema, declared=True), _categorical(schema)
+    condition, group = _condition(schema), _categorical(schema)
+    number = next((one for one in _numbers(schema) if one.bounds is not None), None)
     if condition is not None:
         yield f"How often is {condition}?", {"kind": "mean", "query": condition}
         if group is not None and group.name not in condition:
@@ -36,43 +39,51 @@ def _questions(schema: Schema) -> Iterator[tuple[str, dict[str, str]]]:
         yield f"How are rows spread over {group.name}?", {"kind": "histogram", "query": identifier(group.name)}
 
 
-def examples(schema: Schema) -> dict[str, str]:
-    """Return what empty fields show, by the name of the option, in columns of this dataset."""
-    found: dict[str, str] = {}
-    number = _number(schema, declared=True) or _number(schema, declared=False)
-    condition, group = _condition(schema), _categorical(schema)
-    if condition is not None:
-        found["query"] = condition
-    if number is not None:
-        found["other"] = identifier(number.name)
-        if number.bounds is not None:
-            found["within"] = found["other_within"] = "{:.15g}, {:.15g}".format(*number.bounds)
-    if group is not None:
-        name, values = identifier(group.name), group.categories or ()
-        found |= {"by": name, "where": f"{name} = {literal_text(values[0])}"}
-        found |= {"group": found["where"], "other": f"{name} = {literal_text(values[-1])}", "versus": found["where"]}
-        found["groups"] = found["categories"] = ", ".join(str(value) for value in values[:3])
-        return found
-    if condition is not None:
-        found["where"] = found["group"] = condition
-    text = next((column for column in schema if column.type is Type.STRING), None)
+def examples(schema: Schema, kind: str) -> dict[str, str]:
+    """Return what empty fields of a kind show, by the name of the option, in columns of this dataset."""
+    condition, numbers, group = _condition(schema), _numbers(schema), _categorical(schema)
+    text = group or next((column for column in schema if column.type is Type.STRING), None)
+    found = {"query": condition, "positive": condition, "where": condition, "group": condition}
     if text is not None:
-        found["by"] = identifier(text.name)
-    return found
+        found |= {"by": identifier(text.name)} | ({"query": identifier(text.name)} if kind in OF_TEXTS else {})
+    if group is not None:
+        name, values = identifier(group.name), [literal_text(value) for value in group.categories or ()]
+        found |= dict.fromkeys(("where", "group", "versus"), f"{name} = {values[0]}")
+        found["other"] = f"{name} = {values[-1]}"
+        found |= dict.fromkeys(("groups", "categories"), ", ".join(map(str, (group.categories or ())[:3])))
+    if numbers:
+        first, second = numbers[0], numbers[min(1, len(numbers) - 1)]
+        found |= {"within": _range(first), "other_within": _range(second)}
+        if kind in OF_NUMBERS:
+            found |= {"query": identifier(first.name), "other": identifier(second.name)}
+        if second is not first:
+            found |= {"minus": _above(second), "positive": _above(second)}
+        if second is not first and second.bounds is not None:
+            found["loss"] = f"logistic: {_above(first)} ~ {identifier(second.name)} [{_range(second)}]"
+    return {name: example for name, example in found.items() if example is not None}
 
 
 def _condition(schema: Schema) -> str | None:
     """Return a condition about a column: a boolean as it is, a number above the middle of what is declared of it."""
-    number = _number(schema, declared=True) or _number(schema, declared=False)
+    number = next(iter(_numbers(schema)), None)
     boolean = next((column for column in schema if column.type is Type.BOOL), None)
     if number is None:
         return None if boolean is None else identifier(boolean.name)
+    return _above(number)
+
+
+def _above(number: Column) -> str:
     low, high = number.bounds or (0.0, 0.0)
     return f"{identifier(number.name)} > {_round((low + high) / 2)}"
 
 
-def _number(schema: Schema, *, declared: bool) -> Column | None:
-    return next((one for one in schema if one.type.is_number and (one.bounds is not None or not declared)), None)
+def _range(number: Column) -> str | None:
+    return None if number.bounds is None else "{:.15g}, {:.15g}".format(*number.bounds)
+
+
+def _numbers(schema: Schema) -> list[Column]:
+    """Return the columns of numbers, those whose range is declared first."""
+    return sorted((one for one in schema if one.type.is_number), key=lambda one: one.bounds is None)
 
 
 def _categorical(schema: Schema) -> Column | None:

@@ -34,6 +34,20 @@ def test_intervals_of_a_panel_share_an_axis_whose_ends_are_labeled_and_have_equa
     assert [line["value_text"] for line in drawn["lines"]] == ["0.250", "0.200"]
 
 
+@pytest.mark.parametrize(
+    ("ends", "ticks"),
+    [
+        ((1_090, 1_880), ["1000", "1200", "1400", "1600", "1800", "2000"]),
+        ((560, 8_970), ["0", "2000", "4000", "6000", "8000", "10,000"]),  # as in the numbers beside them
+        ((124.6e6, 155.8e6), ["120M", "130M", "140M", "150M", "160M"]),
+        ((0.0, 3e13), ["0", "1e+13", "2e+13", "3e+13"]),
+        ((1e-9, 3e-9), ["1e-09", "1.5e-09", "2e-09", "2.5e-09", "3e-09"]),
+    ],
+)
+def test_ticks_are_short_and_written_as_the_numbers_beside_them(ends: tuple[float, float], ticks: list[str]) -> None:
+    assert charts.Scale.over(ends).ticks == ticks
+
+
 def test_zero_is_on_the_axis_of_a_difference() -> None:
     drawn = charts.panel([answer(0.03, 0.05, 0.07, (-1.0, 1.0))])
     assert ">0.00<" in drawn["axis"]

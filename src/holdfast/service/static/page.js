@@ -48,3 +48,57 @@ const offerCopies = () => {
 };
 offerCopies();
 document.addEventListener("htmx:afterSettle", offerCopies);
+// How a question stands is said where its price was. A price that is not that of what is entered looks like none, and
+// one that comes after its question was asked is of no use.
+const form = document.getElementById("ask");
+if (form) {
+  const question = form.querySelector(".question"), price = document.getElementById("price");
+  const result = document.getElementById("result");
+  const entered = () => {
+    const data = new FormData(form);
+    data.delete("key");
+    return new URLSearchParams(data).toString();
+  };
+  const show = (place, words, attributes = {}) => {
+    const line = document.createElement("p");
+    line.textContent = words;
+    for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, value);
+    place.replaceChildren(...(words ? [line] : []));
+  };
+  const say = (words) => {
+    if (!price) return;
+    show(price, words, { class: "help" });
+    price.removeAttribute("aria-busy");
+  };
+  let asked = null, priced = null, focused = null;
+  question?.addEventListener("input", () => { price.setAttribute("aria-busy", "true"); });
+  price?.addEventListener("htmx:afterSwap", () => { if (entered() === priced) price.removeAttribute("aria-busy"); });
+  form.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target === form) {
+      if (question) htmx.trigger(question, "htmx:abort");
+      asked = entered();
+      focused = document.activeElement; // a button that is disabled meanwhile loses it
+      say("Asking …");
+    } else if (event.target === question && entered() === asked) {
+      event.preventDefault();
+      price.removeAttribute("aria-busy");
+    } else if (event.target === question) {
+      asked = null;
+      priced = entered();
+      price.setAttribute("aria-busy", "true");
+    }
+  });
+  form.addEventListener("htmx:sendError", (event) => {
+    if (event.target === question) say("There is no price: the server cannot be reached.");
+  });
+  form.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.target !== result) return;
+    if (event.target === form && document.activeElement === document.body) focused?.focus();
+    if (event.detail.xhr.status === 0) {
+      const unknown = "The server cannot be reached. Ask again when it can: what was answered meanwhile is free.";
+      show(result, unknown, { class: "problem card", role: "alert" });
+    }
+    if (!event.detail.successful) say("");
+    else if (event.target === form && asked !== null) say("Answered below.");
+  });
+}
