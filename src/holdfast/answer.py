@@ -113,7 +113,7 @@ class Record:
     guarantee, confidence
         The guarantee behind the intervals, and the probability with which all of them hold at once.
     population
-        What the intervals are about: the average of the laws that the rows follow, or the one law that all follow.
+        What the intervals are about: the average of the rows' distributions, or the one distribution that all have.
     rows_read
         How many rows were read for the answer.
     cost

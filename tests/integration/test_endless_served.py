@@ -25,7 +25,7 @@ def test_budget_and_price_say_what_comes_later(server: Running) -> None:
         assert price.later[0] < price.later[1]
         answer = data.mean("weekend")
         assert answer.margin <= budget.margin
-        assert answer.population == "the average of the laws that the rows follow"
+        assert answer.population == "the average of the rows' distributions"
         assert data.budget.margin > budget.margin
     with server.client(server.token("eve")) as client:
         page = client.get("/datasets/flights", headers={"Accept": "text/html"}).text

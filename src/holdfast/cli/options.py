@@ -41,7 +41,7 @@ RowsEach = Annotated[
 End = Annotated[bool, plan_option("Refuse questions beyond the plan, instead of answering with wider margins.")]
 Identical = Annotated[
     bool,
-    plan_option("Rows follow one law; if left out, they may follow different ones, and answers are about the average."),
+    plan_option("All rows have the same distribution; by default they may differ, and answers are about the average."),
 ]
 ChecksShare = Annotated[
     float | None, plan_option("The share of rows that check guesses instead of answering, such as 0.2.")

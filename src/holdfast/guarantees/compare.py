@@ -125,7 +125,9 @@ def _splitting(goal: Goal, most: int | None) -> Reading | None:
     if terms is None:
         return None
     each = terms.rows_per_query
-    return Reading("splitting", "", each, _drawing(each), terms.margin, "then refused; rows must follow one law")
+    return Reading(
+        "splitting", "", each, _drawing(each), terms.margin, "then refused; identically distributed rows only"
+    )
 
 
 def _drawing(rows: int) -> float:

@@ -216,7 +216,7 @@ class PlanRequest:
         named = self.guarantee != BEST
         if self.rows == INDEPENDENT and named and not GUARANTEES[self.guarantee].independent:
             return PlanInfeasible(
-                f"The {self.guarantee} guarantee is only for rows that all follow one law; the exchange guarantee is"
+                f"The {self.guarantee} guarantee is only for identically distributed rows; the exchange guarantee is"
                 " for any that are independent.",
                 guarantee=self.guarantee,
             )

@@ -90,7 +90,7 @@ class Terms:
     @cached_property
     def population(self) -> str:
         """What answers are about."""
-        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
+        return "the distribution of every row" if self.identical else "the average of the rows' distributions"
 
     @property
     def all_rows(self) -> int:

@@ -50,7 +50,7 @@ def mean(
         Groups | None,
         About(
             GroupsForm(),
-            "Which values of `by` are answered; left out, the declared ones. Of two columns: A, X; B, Y.",
+            "The values of `by` to answer for; by default, the declared ones. For two columns: A, X; B, Y.",
         ),
     ] = None,
     slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,

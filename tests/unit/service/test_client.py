@@ -18,7 +18,7 @@ ANSWER = {
     "low": 0.4,
     "high": 0.6,
     "confidence": 0.95,
-    "population": "the average of the laws that the rows follow",
+    "population": "the average of the rows' distributions",
     "guarantee": "posterior",
     "bounds": [0.0, 1.0],
     "rows_read": 10,
