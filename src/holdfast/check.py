@@ -13,12 +13,13 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, isfunction, signature
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidArgument
 
+TINIEST = 1e-290  # below, numbers lose digits: the ends of an interval could not be rounded outward
 FULL_TRACEBACKS = "HOLDFAST_FULL_TRACEBACKS"  # environment variable, for developers of holdfast
 
 C = TypeVar("C")
@@ -35,7 +36,8 @@ def percent(value: float) -> str:
     return f" For {value:g} % write {value / 100:g}." if 2 <= value <= 100 else ""
 
 
-def _fits(value: Real | float) -> bool:
+def fits(value: Real | float) -> bool:
+    """Whether a number is finite as a float."""
     try:
         return isfinite(value)
     except OverflowError:  # an integer too large for a float
@@ -45,9 +47,9 @@ def _fits(value: Real | float) -> bool:
 def number(**named: Any) -> None:
     """Each argument is a finite real number (booleans are not numbers)."""
     for name, value in named.items():
-        if (type(value) is float or type(value) is int) and _fits(value):
+        if (type(value) is float or type(value) is int) and fits(value):
             continue  # the common case: isinstance() with an abstract class takes ten times as long
-        if isinstance(value, bool) or not isinstance(value, Real) or not _fits(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or not fits(value):
             raise _refuse(name, "a finite number", value)
 
 
@@ -104,6 +106,21 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     if not first < last or not isfinite(last - first):
         raise _refuse(name, "a pair (low, high) with low < high", value)
     return first, last
+
+
+def within(name: str, value: Any) -> tuple[float, float]:
+    """`value` is an interval that answers may be stretched to: its numbers have all their digits."""
+    first, last = interval(name, value)
+    if max(-first, last) < TINIEST:
+        raise _refuse(name, f"a pair (low, high) with an end beyond {TINIEST:g}", value)
+    return first, last
+
+
+def scale(name: str, size: float) -> None:
+    """The answer's own `size`, as the range called `name` makes it, has all its digits and does not overflow."""
+    if not TINIEST <= size < inf:
+        rule = "narrower" if size > 1 else "wider"
+        raise InvalidArgument(f"{name} must be {rule}: the answer's own range would be {size:g} wide.", name=name)
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -85,3 +85,20 @@ def test_the_verdict_stands_where_the_value_of_others_does(server: Running) -> N
             assert "the value lies between" in page.text
         history = client.get("/datasets/flights/history").text
     assert {*re.findall(r'class="num value">(.*?)<', history)} == {"too high", "holds"}  # a guess is nobody's value
+
+
+def test_a_quota_counts_the_checks_of_a_list(server: Running) -> None:
+    """A check takes nothing of a budget, which has no end; wrong guesses widen the intervals of all."""
+
+    def checks(first: float) -> dict[str, object]:
+        guesses = (first, first + 0.01, first + 0.02)
+        return {"asks": [{"kind": "check", "query": "late", "guess": one, "margin": 0.001} for one in guesses]}
+
+    with server.client(server.token("eve", quota=4)) as client:
+        assert client.post(f"{API}/batch", json=checks(0.5)).status_code == 200
+        assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 1
+        refused = client.post(f"{API}/batch", json=checks(0.6))
+        assert (refused.status_code, refused.json()["kind"]) == (409, "quota_exhausted")
+        assert client.post(f"{API}/batch", json=checks(0.5)).status_code == 200  # asked before, and free
+        assert client.post(f"{API}/ask", json=checks(0.6)["asks"][0]).status_code == 200  # type: ignore[index]
+        assert client.post(f"{API}/batch", json={"asks": checks(0.6)["asks"][1:2]}).status_code == 409  # type: ignore[index]

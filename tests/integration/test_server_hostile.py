@@ -104,6 +104,9 @@ def test_tricks_in_a_query_are_refused(server: Running, query: str) -> None:
         b'{"\\ud800": 1}',
         b'{"query": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
         b'{"query": "weekend", "categories": ' + json.dumps(list(range(5_000))).encode() + b"}",
+        b'{"kind": "histogram", "query": "distance", "categories": [1' + b"0" * 400 + b"]}",
+        b'{"kind": "variance", "query": "distance", "within": [-8e307, 8e307]}',
+        b'{"query": "-CAST(NULL AS BIGINT) > 1"}',
         b'{"kind": "minimize", "loss": {"name": "os.system", "features": ["a"], "target": "b"}}',
     ],
 )

@@ -87,6 +87,14 @@ def test_what_is_no_interval_is_refused(value):
         check.interval("within", value)
 
 
+def test_a_range_keeps_its_digits():
+    """In a range of the smallest numbers an interval would be a single one of them, which the mean is not."""
+    check.within("within", (-1e-290, 0))
+    for low, high in ((0, 5e-324), (-1e-300, 1e-300)):
+        with pytest.raises(InvalidArgument, match="with an end beyond 1e-290"):
+            check.within("within", (low, high))
+
+
 def test_words_are_listed():
     check.one_of("mechanism", "coins", ("coins", "laplace"))
     with pytest.raises(InvalidArgument, match=r"^mechanism must be one of 'coins', 'laplace'; got 'dice'\.$"):

@@ -10,6 +10,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 
 Vector = NDArray[np.float64]
+FARTHEST = 1e100  # how far from zero a minimizer is looked for: squares of distances must not overflow
 
 
 class Domain(Protocol):
@@ -137,9 +138,11 @@ def domain_of(dimension: int, radius: Any = None, box: Any = None) -> Domain:
         raise InvalidArgument("Give either radius or box: where to look for the minimizer must be declared.")
     if radius is not None:
         check.positive(radius=radius)
+        check.at_most("the farthest that is looked", FARTHEST, radius=float(radius))
         return Ball(float(radius), dimension)
     pairs = list(box) if isinstance(box, list) else [box] * dimension
     if len(pairs) != dimension:
         raise InvalidArgument(f"box must have one pair for each of {dimension} coordinates; got {len(pairs)}.")
     sides = [check.interval(f"box[{j}]" if isinstance(box, list) else "box", pair) for j, pair in enumerate(pairs)]
+    check.at_most("the farthest that is looked", FARTHEST, box=max(max(-low, high) for low, high in sides))
     return Box(tuple(low for low, _ in sides), tuple(high for _, high in sides))

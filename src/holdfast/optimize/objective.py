@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import hypot
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -233,7 +234,7 @@ class LinearObjective:
         at_zero = self.coefficients(zero)
         moved = [self.coefficients(line) for line in np.eye(len(zero))]  # the map is affine
         return {
-            name: distance * float(np.linalg.norm([one[name] - start for one in moved]))
+            name: distance * hypot(*(one[name] - start for one in moved))  # whose squares do not overflow
             for name, start in at_zero.items()
         }
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import pairwise, product
-from math import isfinite
 from numbers import Real
 from typing import Any, TypeAlias, TypeVar
 
@@ -80,9 +79,9 @@ def build_mean(
         The columns that are passed to a function; all of them if None.
     """
     if isinstance(query, str) and (where is None or isinstance(where, str)):
-        bounds = None if within is None else check.interval("within", within)
+        bounds = None if within is None else check.within("within", within)
         return _mean_of_text(query, SchemaKey(schema), bounds, where)
-    bounds = None if within is None else check.interval("within", within)
+    bounds = None if within is None else check.within("within", within)
     return _mean(query, schema, bounds, where, columns)
 
 
@@ -123,9 +122,9 @@ def range_within(value: RowFunction, within: tuple[float, float] | None) -> tupl
         The range that the caller gave, or None.
     """
     if within is not None:
-        return check.interval("within", within)
+        return check.within("within", within)
     if value.range is not None:
-        return value.range
+        return check.within("within", value.range)
     raise InvalidArgument(
         f"within must say the range of '{value.text}', low and high. {undeclared(value)}",
         name="within",
@@ -433,7 +432,7 @@ def _category(place: str, value: Any, type_: Type) -> Any:
             return value
         case Type.STRING if isinstance(value, str):
             return value
-        case Type.INT | Type.FLOAT if not isinstance(value, bool) and isinstance(value, Real) and isfinite(value):
+        case Type.INT | Type.FLOAT if not isinstance(value, bool) and isinstance(value, Real) and check.fits(value):
             return _number(place, value, type_)
         case Type.DATE if isinstance(value, str) or (isinstance(value, date) and not isinstance(value, datetime)):
             return time_literal(value, type_).value

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import frexp, inf, log
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ Conditions = Any  # one boolean per row, in a series or in an array
 Ratio = tuple[int, int]  # numerator and positive denominator, not in lowest terms
 Totals = NDArray[np.float64]  # counts, which are exact up to 2^53, and sums
 CHUNK = 1 << 16  # numbers summed at once, few enough to stay in the CPU cache
+WIDE = 900  # binary digits: sums of numbers in a range below 2^900 are far below the largest number
 _LANGUAGE = """
     = <> < <= > >= + - * / % ( ) , || AND OR NOT IN BETWEEN LIKE IS NULL TRUE FALSE CASE WHEN THEN ELSE END CAST AS
     COALESCE ABS ROUND FLOOR CEIL SQRT LN EXP LOWER UPPER LENGTH TRIM YEAR MONTH DAY HOUR EXTRACT FROM DATE
@@ -150,7 +151,8 @@ class Guess(Folded):
         if min(counts) < self.at_least:
             return TOO_FEW
         low, high = self.cell
-        mean = self._value([_ratio(total, count) for count, total in zip(counts, sums, strict=True)])
+        # No mean is above 1, but for the rounding of its sum.
+        mean = self._value([_ratio(min(total, count), count) for count, total in zip(counts, sums, strict=True)])
         return TOO_HIGH if _below(mean, low) else TOO_LOW if _below(high, mean) else HOLDS  # exactly
 
     def _value(self, means: list[Ratio]) -> Ratio:
@@ -260,6 +262,8 @@ def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, m
     low, high = bounds
     numbers = floats(value)
     totals = np.zeros((2, max(1, len(groups))))
+    # A sum that overflows would tell how large it is. A power of two changes no digit.
+    smaller = 2.0 ** min(0, WIDE - frexp(high - low)[1])
     for start in range(0, numbers.size, CHUNK):
         part = numbers[start : start + CHUNK]
         inside = [group[start : start + CHUNK] for group in groups]
@@ -268,6 +272,8 @@ def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, m
             np.fmax(above, low, out=above)
         if low:
             above -= low
+        if smaller < 1:
+            above *= smaller
         if missing:
             known = ~np.isnan(part)
             inside = [each & known for each in inside] or [known]
@@ -275,7 +281,7 @@ def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, m
             totals[:, number] += np.count_nonzero(each), np.multiply(above, each).sum()
         if not inside:
             totals[:, 0] += above.size, above.sum()
-    totals[1] /= high - low
+    totals[1] /= (high - low) * smaller
     return totals
 
 

@@ -302,6 +302,7 @@ def build_whole_unit(
     fold: Fold = AtLeast(1)
     if cap is not None:
         check.positive(cap=cap)
+        check.scale("cap", float(cap))
         fold = SumUpTo(float(cap))
     elif at_least is not None:
         check.whole(at_least=at_least)

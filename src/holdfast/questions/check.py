@@ -237,7 +237,9 @@ def _asked(
             "where must be given with versus: the difference is that of the two groups.", name="where"
         )
     other = build_mean(query, context.schema, within=within, where=versus)
-    return DifferenceGuess(measure, 0.0, 0.0, 0, other)
+    guess = DifferenceGuess(measure, 0.0, 0.0, 0, other)
+    valid.scale("within", guess.bounds[1] - guess.bounds[0])
+    return guess
 
 
 def _draws(guarantee: Checks, asked: Guess, rows_per_query: int | None) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from holdfast import check
 from holdfast.answer import Answer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
@@ -130,6 +131,7 @@ def difference(
     built = build_difference(query, context.schema, group=group, other=other, within=within, where=where)
     draws = context.draws(built, rows_per_query)
     span = built.bounds[1] - built.bounds[0]
+    check.scale("within", 2 * span)
 
     def run(drawing: Drawing) -> Result:
         release = drawing.release(built, draws)
@@ -160,6 +162,7 @@ def _paired(
     pair = Quadratic((first, second), GAP)
     draws = context.draws(pair, rows_per_query)
     span, covered = first.bounds[1] - first.bounds[0], context.guarantee.covers_slices
+    check.scale("within", 2 * span)
     cuts = [0.0] if isinstance(first, Share) and isinstance(second, Share) else None  # all differences are -1, 0 or 1
 
     def run(drawing: Drawing) -> Result:

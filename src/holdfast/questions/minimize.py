@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
+from math import isfinite
 from typing import Annotated, Any
 
 from holdfast import check, notebook
@@ -358,7 +359,9 @@ def _bound(loss: LossLike, schema: Schema, radius: float | None, box: Any) -> tu
         loss = read_loss(loss)
     if isinstance(loss, LinearLoss):
         domain = domain_of(loss.dimension, radius, box)
-        return loss.bind(schema, domain), domain
+        objective = loss.bind(schema, domain)
+        _check_units(objective, domain)
+        return objective, domain
     if not isinstance(loss, Loss):
         raise InvalidArgument(
             f"loss must be one of holdfast.losses, or have the attributes of holdfast.losses.Loss;"
@@ -368,6 +371,17 @@ def _bound(loss: LossLike, schema: Schema, radius: float | None, box: Any) -> tu
     check.whole(dimension=loss.dimension)
     domain = domain_of(loss.dimension, radius, box)
     return OwnObjective.of(loss, schema, domain), domain
+
+
+def _check_units(objective: Objective, domain: Domain) -> None:
+    """Refuse a model whose coefficients could overflow in the features' own units."""
+    at_center, slack = objective.coefficients(domain.center) or {}, objective.slack(domain.diameter) or {}
+    if not all(isfinite(at_center[name] + slack[name]) and isfinite(at_center[name] - slack[name]) for name in slack):
+        raise InvalidArgument(
+            "within must be of comparable size for all features and for the target: in their own units, coefficients"
+            " could overflow. Declare closer ranges, or look nearer to zero.",
+            name="within",
+        )
 
 
 MINIMIZE = kind_of(minimize, MinimumAnswer)

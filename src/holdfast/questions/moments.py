@@ -10,6 +10,7 @@ from functools import wraps
 from math import inf, nan, sqrt
 from typing import Concatenate, ParamSpec
 
+from holdfast import check
 from holdfast.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm, quotient
@@ -279,6 +280,7 @@ def moment(
                 " of comparable size.",
                 name="other_within",
             )
+        check.scale("within", times)
 
         def run(drawing: Drawing) -> Result:
             found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))

@@ -39,7 +39,7 @@ from holdfast.errors import (
 )
 from holdfast.ledger.group_commit import duplicate
 from holdfast.questions.budget import Budget
-from holdfast.questions.price import write_answers
+from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
@@ -301,7 +301,7 @@ class AskService:
         self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
     ) -> Generator[Requested, AnyAnswer, AnyAnswer]:
         price = None if token.quota is None else session.price_of(question)
-        answers = 0 if price is None or price.cached else max(LEAST, price.answers)
+        answers = 0 if price is None else of_quota(price)
         with self.held(served, token, answers, work, partial(_is_written, session, question)) as held:
             answer = yield session, question
             if answer.cached and work.begun:  # drawn here, and answered first by another process
@@ -356,6 +356,11 @@ async def _for_caller(work: Work, key: str | None, answering: Awaitable[Outcome]
         raise
     assert isinstance(outcome, dict)
     return outcome
+
+
+def of_quota(price: Price) -> int:
+    """Return how many answers of a quota a question takes, also where it takes none of the budget, as a check."""
+    return 0 if price.cached else max(LEAST, price.answers)
 
 
 def _is_written(session: Session, question: Question) -> bool:

@@ -12,9 +12,9 @@ from holdfast.questions.options import plain
 from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected
-from holdfast.service.ask import AskService, Gone, Response, digest
+from holdfast.service.ask import AskService, Gone, Response, digest, of_quota
 from holdfast.service.calls import read_answer
-from holdfast.service.datasets import LEAST, Datasets, ServedDataset
+from holdfast.service.datasets import Datasets, ServedDataset
 from holdfast.service.idempotency import check_key
 from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
@@ -76,7 +76,7 @@ class BatchService:
         with served.naming():
             plan, questions = session.plan, build()
             prices = None if token.quota is None else session.prices_of(questions)
-            answers, written = 0 if prices is None else prices.answers, partial(_are_written, session, questions)
+            answers, written = 0 if prices is None else _of_quota(prices), partial(_are_written, session, questions)
             with self._service.held(served, token, answers, work, written) as held:
                 try:
                     given = session.answer_all(questions)
@@ -88,7 +88,7 @@ class BatchService:
                 if prices is not None:
                     each = zip(questions, prices.each, strict=True)
                     lost = [price for one, price in each if one.identity in work.dropped and not price.cached]
-                    held.kept = sum(max(LEAST, price.answers) for price in lost)
+                    held.kept = sum(map(of_quota, lost))
         for one in given:
             self._service.metrics.count_answer(name, cached=one.cached)
         response = {"ok": True, "results": [self._service.response(served, token, one) for one in given]}
@@ -144,17 +144,23 @@ class BatchService:
             prices = served.session.price_sql(text)
         left = self._service.left(served, token)
         for name_, refusal, amount in (("budget", BudgetExhausted, None), ("quota", QuotaExhausted, left["quota"])):
-            short = not prices.affordable if amount is None else prices.answers > amount
+            cost = prices.answers if amount is None else _of_quota(prices)
+            short = not prices.affordable if amount is None else cost > amount
             if short:
                 there = left["answers"] if amount is None else amount
                 raise refusal(
-                    f"The {name_} cannot pay for this SELECT: it costs {write_answers(prices.answers)}, and"
-                    f" {there:,} are left. Ask for fewer groups.",
-                    cost=prices.answers,
+                    f"The {name_} cannot pay for this SELECT: it costs {write_answers(cost)}, and {there:,} are left."
+                    " Ask for fewer groups.",
+                    cost=cost,
                     left=there,
                     unit="answers",
                 )
         return selected, [self._questions.read(question) for question in selected.questions]
+
+
+def _of_quota(prices: Prices) -> int:
+    """Return how many answers of a quota questions take together: what the budget charges, or what each takes."""
+    return max(prices.answers, sum(map(of_quota, prices.each)))
 
 
 def _are_written(session: Session, questions: Sequence[Question]) -> bool:

@@ -55,6 +55,30 @@ def test_a_guess_holds_is_too_low_or_is_too_high(session: hf.Session) -> None:
     assert session.check("yes", 0.24, 0.01).holds
 
 
+@pytest.mark.parametrize("where", [None, "group >= 0"])
+@pytest.mark.parametrize("low", [0.0, -1e307])
+def test_a_sum_that_would_overflow_tells_nothing(low: float, where: str | None) -> None:
+    """An error would compare the rows with any number, free: the check it replaces is counted by nobody."""
+    most = 2 / ROWS * 1.797e308  # so large that half of the rows add up to the largest number
+    value = f"CASE WHEN yes THEN {most!r} ELSE {low!r} END"
+    group = {} if where is None else {"where": where, "at_least": 1}
+    for yes in (0, 1, ROWS // 2, ROWS // 2 + 1, ROWS):
+        session = hf.Session(rows(yes), guarantee="checks", seed=1, complete=["yes", "group"])
+        mean = min(most, low + yes / ROWS * (most - low))
+        for guess, outcome in ((mean, HOLDS), (mean + most / 4, TOO_HIGH), (mean - most / 4, TOO_LOW)):
+            if low <= guess <= most:
+                found = session.check(value, guess, most / 100, within=(low, most), **group)
+                assert found.outcome == outcome
+                assert found.low <= mean <= found.high
+
+
+def test_a_difference_whose_range_would_overflow_is_refused_before_a_row_is_read(session: hf.Session) -> None:
+    """Else rows decide what is said: that there are too few of them, or an error."""
+    for wide in ((-8e307, 8e307), (0.0, 1.7e308)):
+        with pytest.raises(InvalidArgument, match="within must be narrower"):
+            session.price("number", "check", guess=0, margin=1, within=wide, where="yes", versus="NOT yes", at_least=1)
+
+
 @pytest.mark.parametrize("margin", [Fraction(1, 1_000), Fraction(1, 3), Fraction(1, 7)])
 def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
     """A count is compared with the ends exactly: one row more or less decides, whatever doubles make of a mean."""

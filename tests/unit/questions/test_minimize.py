@@ -440,3 +440,18 @@ def test_the_radius_follows_the_loss():
             found[name] = float(s.minimize(hf.losses.Logistic({"x": (-1, 1)}, "y"), radius="auto").domain.split()[-1])
     assert found["near"] <= 2
     assert found["far"] >= 4
+
+
+@pytest.mark.parametrize(
+    ("loss", "where", "said"),
+    [
+        ("squared: y [0, 1e300] ~ x0 [0, 1]", {"radius": 1e20}, "coefficients could overflow"),
+        ("squared: y [0, 1] ~ x0 [0, 1e-300]", {"box": (-1e20, 1e20)}, "coefficients could overflow"),
+        ("logistic: late ~ x0 [0, 1]", {"radius": 1e200}, "radius must be at most"),
+        ("logistic: late ~ x0 [0, 1]", {"box": (-1e200, 1)}, "box must be at most"),
+    ],
+)
+def test_a_fit_whose_numbers_could_overflow_is_refused_before_reading(rows, loss, where, said):
+    with pytest.raises(hf.InvalidArgument, match=said):
+        session(rows).minimize(loss, iterations=2, **where)
+    assert rows.rows_read == 0

@@ -37,6 +37,25 @@ CALLS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("ask", "rule"),
+    [
+        (lambda s: s.variance("x", within=(-8e307, 8e307)), "narrower"),
+        (lambda s: s.variance("x", within=(0, 1e-200)), "wider"),
+        (lambda s: s.covariance("x", "y", within=(0, 1e200), other_within=(0, 1e200)), "narrower"),
+        (lambda s: s.difference("x", "y > 0.5", within=(-8e307, 8e307)), "narrower"),
+        (lambda s: s.difference("x", minus="y", within=(0, 1.7e308)), "narrower"),
+        (lambda s: s.mean("x * 1e-300"), "a pair"),
+        (lambda s: s.mean("x", within=(0, 5e-324)), "a pair"),
+    ],
+)
+def test_ranges_that_overflow_are_refused_before_a_row_is_read(ask: Any, rule: str) -> None:
+    with Session(DATA, queries=40, seed=1, bounds=dict.fromkeys(DATA, (0, 1))) as session:
+        with pytest.raises(InvalidArgument, match=f"within must be {rule}"):
+            ask(session)
+        assert session.ledger.spent.charge == 0
+
+
 @pytest.mark.parametrize("guarantee", ["exchange", "posterior", "dp", "split"])
 @pytest.mark.parametrize("kind", CALLS)
 def test_stages_draw_what_they_are_charged_for(kind: str, guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,13 +199,16 @@ class Translator:
         return Node("CASE", (*args, last), type=type_, nullable=nullable)
 
     def cast(self, parsed: "Parsed", depth: int) -> Node:
-        """Read CAST; casting a constant to a date gives the date itself."""
+        """Read CAST; casting a constant to a date gives the date itself, and NULL stays the bare NULL.
+
+        A NULL with a type would decide the type of what it is combined with, and its text would not say so.
+        """
         (value,) = self.children(parsed, depth, "this")
         target = _cast_target(parsed)
         if value.is_literal and value.type in (Type.STRING, Type.DATE) and target in (Type.DATE, Type.DATETIME):
             return time_literal(value.value, target)
         if value.type is None:
-            return replace(value, type=target)
+            return value
         if target not in logic.CASTS[value.type]:
             raise InvalidQuery(f"CAST cannot convert '{value}', which is {with_article(value.type)}, to {target}.")
         if value.type is target:
