@@ -15,10 +15,12 @@ schemas.py          the models of questions, made from the registered kinds; of 
 errors.py           errors over HTTP
 api.py              routes under /api/v1 for every token
 admin.py            routes and page for the admin
-pages.py            pages;  forms.py  their forms;  charts.py  their charts
+pages.py            pages;  forms.py  their forms;  charts.py  their charts;  suggestions.py  example questions;
+                    snippets.py  the question of a page in Python, curl and SQL
 connections.py      limits on connections and on request headers, before anybody has signed in
 limits.py           limits on the size, time and rate of requests; security headers
-monitoring.py       logs and metrics
+monitoring.py       logs and metrics;  telemetry.py  spans for OpenTelemetry
+witness.py          the token database as a witness of the ledgers
 mcp.py              tools for agents, over the Model Context Protocol
 calls.py            the requests that the client can send, and how responses are read
 client.py           `holdfast.connect`: the verbs of a session, from a server

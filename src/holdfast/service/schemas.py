@@ -318,7 +318,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_size(option: Option, value: Any) -> None:
-    """Refuse what is too large before anybody else looks at it."""
+    """Refuse a value that is too large before anything else processes it."""
     if isinstance(option.form, PredictionsForm):
         return  # limited only by the size of a request
     if isinstance(value, str):

@@ -48,7 +48,7 @@ class DatabaseWitness:
         return other
 
     def alone(self) -> AbstractContextManager[None]:
-        """Do nothing: the file beside the data prevents two servers from beginning at the same moment."""
+        """Do nothing: the lock on the file beside the data keeps two servers from beginning at the same moment."""
         return nullcontext()
 
     def remember(self, seen: Seen) -> None:
