@@ -1,9 +1,9 @@
-"""Work that can be called off from another thread: it ends before the next block of rows.
+"""Work that another thread can call off: it ends before the next block of rows.
 
-Whatever was taken from the budget for it stays taken, as for every draw that nobody gets to see.
+What was taken from the budget for it stays taken, as for every draw that is never shown.
 
-Work for somebody else also has a coarse clock, by which its answers are written: the time of an entry, and the moment
-from which anybody can find it, would else tell how long the evaluation took, which may depend on the rows.
+Work for a remote caller also has a coarse clock, which decides when its answers are written. Otherwise the time of an
+entry, and the moment when it can first be found, would tell how long the evaluation took, which may depend on the rows.
 """
 
 import time
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Work:
-    """The evaluation of one question, or of a list of them.
+    """The evaluation of one question, or of a list of questions.
 
-    `begun`: whether it has come to the rows; by then the budget has paid. `dropped`: of a list, the keys of questions
-    that were drawn for in vain, since another process had answered them before. `tick`: seconds from one moment at
-    which an answer may be written to the next, counted from now; 0 for any moment.
+    `begun`: whether rows are being drawn; by then the budget has paid. `dropped`: in a list, the keys of questions
+    whose draws were wasted, because another process had answered them first. `tick`: seconds between the moments at
+    which an answer may be written, counted from now; 0 allows any moment.
     """
 
     def __init__(self, tick: float = 0.0) -> None:
@@ -32,16 +32,16 @@ class Work:
 
     @property
     def due(self) -> float:
-        """When what is drawn by now may be written: at the next tick, by the monotonic clock."""
+        """When an answer that is drawn by now may be written: at the next tick, by the monotonic clock."""
         now = time.monotonic()
         return now + (self._start - now) % self._tick if self._tick > 0 else now
 
     def cancel(self) -> None:
-        """Call it off."""
+        """Call off the work."""
         self._cancelled = True
 
     def run(self, act: Callable[[], T]) -> T:
-        """Return what `act` does; a checkpoint on its way ends it once this is called off."""
+        """Return what `act` returns; once the work is called off, the next `checkpoint` ends it."""
         before = _current.set(self)
         try:
             return act()
@@ -49,10 +49,10 @@ class Work:
             _current.reset(before)
 
     def check(self) -> None:
-        """Raise if this was called off."""
+        """Note that rows are about to be drawn; raise if the work was called off."""
         self.begun = True
         if self._cancelled:
-            raise ServiceUnavailable("Nobody waits for this answer any more, so it was called off.")
+            raise ServiceUnavailable("Nobody is waiting for this answer any more, so it was called off.")
 
 
 _current: ContextVar[Work | None] = ContextVar("work", default=None)
@@ -60,21 +60,21 @@ before_waiting: ContextVar[Callable[[], None] | None] = ContextVar("before waiti
 
 
 def about_to_wait() -> None:
-    """Let another thread go on: this one is about to wait for the disk, in the middle of its work."""
+    """Let another thread take over: this one is about to wait for the disk, in the middle of its work."""
     act = before_waiting.get()
     if act is not None:
         act()
 
 
 def about_to_commit() -> None:
-    """Wait until what this thread has drawn may be written."""
+    """Wait until the answer that this thread has drawn may be written."""
     work = _current.get()
     if work is not None:
         time.sleep(max(0.0, work.due - time.monotonic()))
 
 
 def drop(key: str) -> None:
-    """Note that what this thread has drawn for the question with this key is dropped."""
+    """Note that this thread's draw for the question with this key is dropped."""
     work = _current.get()
     if work is not None:
         work.dropped.add(key)

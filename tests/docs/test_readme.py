@@ -124,7 +124,7 @@ def test_the_table_of_sizes_is_planned(generate, page):
 
 
 def test_the_excess_bound_says_something_where_the_readme_says_so() -> None:
-    assert "one feature within radius 1 (at most .04, with\n  1 million rows and 20 questions)" in README
+    assert "one feature within radius 1 (at most .04, with 1 million rows and 20 questions)" in README
     rng = np.random.default_rng(3)
     x = rng.random(1_000_000)
     y = rng.random(x.size) < 1 / (1 + np.exp(1 - 2 * x))

@@ -239,7 +239,7 @@ def test_two_ledgers_that_parted_are_not_mixed(tmp_path: Path) -> None:
         with begun(place) as ledger:
             commit(ledger, key)
     forget_all()
-    with pytest.raises(InvalidArgument, match="not one ledger"):
+    with pytest.raises(InvalidArgument, match="not the same ledger"):
         hf.restore(other, one)
 
 
@@ -260,7 +260,9 @@ def test_data_in_place_of_their_ledger_are_refused_and_stay(path: Path, tmp_path
     ledger, content = path.with_name("flights.parquet.ledger"), path.read_bytes()
     hf.backup(ledger, tmp_path / "copy")
     for wrong in (lambda: hf.backup(path, tmp_path / "other"), lambda: hf.restore(tmp_path / "copy", path)):
-        with pytest.raises(InvalidArgument, match=r"flights\.parquet is no ledger\. If it is data, .*parquet\.ledger;"):
+        with pytest.raises(
+            InvalidArgument, match=r"flights\.parquet is not a ledger\. If it is data, .*parquet\.ledger;"
+        ):
             wrong()
     assert path.read_bytes() == content
 
@@ -281,7 +283,7 @@ def test_without_a_witness_a_restore_says_what_it_cannot_know(tmp_path: Path) ->
     forget_all()
     done = hf.restore(tmp_path / "copy", place)
     assert done.witnesses == ()
-    assert "Nobody remembers" in done.sentences()[1]
+    assert "No witness remembers" in done.sentences()[1]
 
 
 def test_a_restore_under_somebodys_hands_is_refused(tmp_path: Path, monkeypatch) -> None:

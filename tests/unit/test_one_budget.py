@@ -392,6 +392,32 @@ def test_a_witness_is_private_small_and_spoiled_only_where_it_was_hit(path: Path
     assert file.stat().st_size == _SLOT
 
 
+def test_a_slot_that_is_spoiled_moves_nobody_out_of_theirs(tmp_path: Path) -> None:
+    file = tmp_path / "w"
+    FileWitness(file, "other").remember(Seen("there", Tip(3, "t", 0, 0)))
+    standing = FileWitness(file, "c")
+    standing.remember(Seen("here", Tip(5, "h5", 0, 0)))
+    text = bytearray(file.read_bytes())
+    text[100] ^= 1  # in the slot before
+    file.write_bytes(text)
+    again = FileWitness(file, "c")
+    again.remember(Seen("here", Tip(6, "h6", 0, 0)))
+    newest = Seen("here", Tip(9, "h9", 0, 0))
+    standing.remember(newest)
+    assert again.newest() == again.others() == newest
+
+
+def test_two_contents_that_choose_one_free_slot_both_find_one(tmp_path: Path) -> None:
+    file = tmp_path / "w"
+    one, other = FileWitness(file, "one"), FileWitness(file, "other")
+    assert one.others() is None  # each has looked for its slot, and found the first one free
+    assert other.others() is None
+    far, near = Seen("there", Tip(9, "n", 0, 0)), Seen("here", Tip(2, "t", 0, 0))
+    one.remember(far)
+    other.remember(near)
+    assert (one.newest(), other.newest()) == (far, near)
+
+
 def test_a_late_word_does_not_make_a_witness_forget(tmp_path: Path) -> None:
     witness, late = (FileWitness(tmp_path / "w", "c") for _ in range(2))
     newer, older = (Seen("here", Tip(seq, "h", 0, 0)) for seq in (7, 6))

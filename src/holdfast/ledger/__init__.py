@@ -1,23 +1,23 @@
 """The one budget of a dataset: append-only, hash-chained, durable before visible, shared by everyone.
 
-entry.py         what is written: cost, entry, head
-chain.py         how entries hold each other: canonical text, digests, links; re-checking them
+entry.py         the values a ledger holds: cost, place, entry, head
+chain.py         the hash chain: canonical text, digests, links; re-checking them
 tree.py          a Merkle tree over their hashes
-receipt.py       proof of one entry to somebody without the ledger
-store.py         what a place must do to hold a ledger
-memory.py        a place: this process
-database.py      a place: two tables (tables.py) in a database; sqlite.py (one file), postgres.py (a server)
-lock_file.py     where processes that write one file wait for each other
-forks.py         what is open is closed before a fork; a child begins anew
-group_commit.py  one thread that writes for all that wait
+receipt.py       proof of one entry for somebody who does not have the ledger
+store.py         the interface of a store, which holds the rows of a ledger
+memory.py        a store in the memory of this process
+database.py      a store in two tables (tables.py) of a database: sqlite.py (one file), postgres.py (a server)
+lock_file.py     the lock file on which processes that write one SQLite file queue
+forks.py         closing connections before a fork; resetting state in the child
+group_commit.py  one thread that writes for all waiting threads
 places.py        places that a process has taken ahead
-in_flight.py     one thread at a time answers a question
-drawn.py         entries on their way: the first one, and answers that nobody has seen
-reading.py       a ledger read back and re-checked
+in_flight.py     letting one thread at a time answer a given question
+drawn.py         entries that are not written yet: the first one, and answers that nobody has seen
+reading.py       reading a ledger back and re-checking it
 ledger.py        the rules: begin, find, reserve, commit
-witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw
-opening.py       find a ledger at a location
-backup.py        copy a ledger, and put a copy back
+witness.py       witnesses, which remember the newest entry of a ledger; watched.py compares the ledger with them
+opening.py       finding a ledger at a location
+backup.py        copying a ledger and restoring it from a copy
 """
 
 from holdfast.ledger.drawn import Drawn, check_analyst

@@ -1,11 +1,13 @@
-"""Copies of a ledger, and putting one back without handing its budget out twice.
+"""Copy a ledger, and restore it from a copy without handing out its budget twice.
 
-A backup is one SQLite file with the rows, the tip, the secret and the content of one ledger, wherever that was. Rows
-are only ever appended, so those up to a tip are the ledger as it was when the tip was read, whoever writes meanwhile.
+A backup is one SQLite file with the rows, the tip, the secret and the content of one ledger, wherever that ledger is
+stored. Rows are only ever appended, so the rows up to a tip are the ledger as it was when the tip was read, even if
+others write meanwhile.
 
-To restore is to go on from the newest copy at hand: the backup, or what is left at the ledger's place. If a witness saw
-more than that, the answers since are lost, but what they took is not: one entry records what had been seen (`lost`) and
-takes all that was taken by then. So the break in the chain is explained to whoever holds an older head or receipt.
+A restore continues from the newest copy at hand: the backup, or what is left at the ledger's location. If a witness saw
+entries beyond that copy, those answers are lost, but their cost is not: one entry records the newest tip that was seen
+(`lost`) and takes everything that had been taken by then. That entry explains the break in the chain to anybody who
+holds an older head or receipt.
 """
 
 import sqlite3
@@ -29,16 +31,16 @@ from holdfast.ledger.witness import ProcessWitness, Seen, Witness
 
 
 def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) -> Head:
-    """Copy a ledger into a file of its own, while it is in use; return the newest entry of the copy.
+    """Copy a ledger into a file, even while the ledger is in use; return the newest entry of the copy.
 
     Parameters
     ----------
     location
         Where the ledger is: a path or a database URL.
     to
-        The file. One that is there must be an older copy of the same ledger; it is replaced.
+        The file to write. An existing file is replaced; it must be an older copy of the same ledger.
     dataset
-        Which ledger, in a database with several.
+        Which ledger to copy, if a database holds several.
     """
     path = Path(to)
     source = _existing(location, dataset)
@@ -68,18 +70,18 @@ def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) 
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore has done.
+    """What a restore did.
 
     Parameters
     ----------
     location
         Where the ledger is.
     head
-        Its newest entry, as a number and a hash.
+        The number and hash of its newest entry.
     lost
-        How many answers a witness had seen that no copy holds; what they cost is counted as spent.
+        How many answers a witness had seen that no copy holds; their cost is counted as spent.
     witnesses
-        Who remembered how far the ledger had come. If nobody did, what was spent after the backup is not known.
+        The witnesses that remembered a state of the ledger. Without any, what was spent after the backup is unknown.
     """
 
     location: str
@@ -92,18 +94,18 @@ class Restored:
         return asdict(self)
 
     def sentences(self) -> list[str]:
-        """Say what has happened."""
-        back = f"Ledger {self.location} is there again: entries 0 to {self.head.seq}, head {self.head.hash}."
+        """Describe the restore in sentences."""
+        back = f"Ledger {self.location} is restored: entries 0 to {self.head.seq}, head {self.head.hash}."
         if not self.witnesses:
-            unknown = "Nobody remembers how far it had come. What was answered after the backup, if anything, is not"
+            unknown = "No witness remembers its newest entry. Answers given after the backup, if any, are not"
             return [
                 back,
-                f"{unknown} counted as spent: then the guarantee does not hold for what is asked from now on.",
+                f"{unknown} counted as spent; if there are any, the guarantee does not hold for later questions.",
             ]
         who = " and ".join(self.witnesses)
         if self.lost:
             gone = f"{self.lost:,} newer answer{'' if self.lost == 1 else 's'} that {who} saw"
-            return [back, f"The backup lacked {gone}: they are lost, what they cost stays spent, and an entry says so."]
+            return [back, f"The backup lacked {gone}: they are lost, but their cost stays spent, and an entry says so."]
         return [back, f"Nothing is missing at its end, as far as {who} saw."]
 
 
@@ -114,18 +116,18 @@ def restore(
     fingerprint: str | None = None,
     witnesses: Sequence[Witness] = (),
 ) -> Restored:
-    """Put a ledger back from a backup. What witnesses saw being spent stays spent, also if the backup lacks it.
+    """Restore a ledger from a backup. What witnesses saw being spent stays spent, even if the backup lacks it.
 
     Parameters
     ----------
     copy
         A file that `backup` wrote.
     location
-        Where the ledger belongs. What is there must be a part of the backup, or the backup a part of it.
+        Where the ledger belongs. If there is a ledger already, one of the two must continue the other.
     fingerprint
-        That of the data, which the ledger must belong to.
+        The fingerprint of the data that the ledger must belong to.
     witnesses
-        Who remembers how far the ledger had come.
+        The witnesses that remember the newest entry of the ledger.
     """
     source = _existing(copy, None)
     target, found = _target(location, source.dataset)
@@ -134,7 +136,7 @@ def restore(
     try:
         verify_store(source)
         if fingerprint is not None:
-            Ledger(source, fingerprint=fingerprint)  # refuses other data
+            Ledger(source, fingerprint=fingerprint)  # raises if the ledger belongs to other data
         best, tip = _newest(source, target, found)
         seen = [(witness.name, newest.tip) for witness in everyone if (newest := witness.newest()) is not None]
         missing = [each for _, each in seen if not contains(best, tip, each)]
@@ -148,7 +150,7 @@ def restore(
         ends = _after(reached, entries)
         if ends == found:
             raise InvalidArgument(
-                f"Ledger {target.location} has all that the backup has, and all that anybody saw: there is nothing to"
+                f"Ledger {target.location} has everything that the backup has and any witness saw: there is nothing to"
                 " restore.",
                 name="location",
             )
@@ -172,23 +174,24 @@ def restore(
 
 
 def _refuse_others(location: str | Path) -> None:
-    """Refuse what is no ledger, such as data: a restore would take it for a damaged one, and move it aside."""
+    """Refuse a file that is not a ledger, such as data: a restore would take it for a damaged ledger and rename it."""
     path = Path(location)
     if "://" in str(location) or not path.exists():
         return
     if path.is_dir() or (path.suffix != ".ledger" and _is_no_database(path)):
         raise InvalidArgument(
-            f"{location} is no ledger. If it is data, give their ledger: {file_beside(path)}; if it is a damaged"
+            f"{location} is not a ledger. If it is data, give its ledger: {file_beside(path)}; if it is a damaged"
             " ledger, move it away first.",
             name="location",
         )
 
 
 def _is_no_database(path: Path) -> bool:
-    """Whether a file does not begin as SQLite's do, who looks itself.
+    """Whether SQLite finds that a file is not a database.
 
-    To open the file here, and close it, would drop all locks that this process has on it, also those of a session:
-    whoever else closes the ledger then takes himself for the last one, and removes the log under the session's hands.
+    The file is not opened in Python to read its first bytes: closing it would drop all (POSIX) locks that this process
+    has on the file, including those of an open session. The next process to close the ledger would then believe that
+    it is the last one, and remove the log that the session is still using.
     """
     try:
         connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
@@ -222,10 +225,10 @@ def _tip(store: Store) -> Tip:
 
 
 def _require_another(path: Path, source: Store) -> None:
-    """Refuse to replace the ledger by its copy: others have it open, and its log would lie beside the copy."""
+    """Refuse to replace the ledger by its copy: others may have it open, and the copy would inherit its log."""
     ledger = Path(source.location)
     if ledger.exists() and path.samefile(ledger):
-        raise InvalidArgument(f"The copy must be another file than the ledger itself; {path} is the ledger.", name="to")
+        raise InvalidArgument(f"The copy must be a different file than the ledger; {path} is the ledger.", name="to")
 
 
 def _require_older(path: Path, source: Store, tip: Tip) -> None:
@@ -243,7 +246,7 @@ def _require_older(path: Path, source: Store, tip: Tip) -> None:
 
 
 def _target(location: str | Path, dataset: str) -> tuple[Database, Tip | None]:
-    """Return where the ledger belongs, and where it ends there; a damaged file is moved aside, to be looked at."""
+    """Return the store to restore into, and the tip of the ledger there, if any; rename a damaged file, to keep it."""
     _refuse_others(location)
     target = store_at(location, dataset)
     assert isinstance(target, Database)
@@ -269,15 +272,15 @@ def _target(location: str | Path, dataset: str) -> tuple[Database, Tip | None]:
 
 
 def _newest(source: Store, target: Store, found: Tip | None) -> tuple[Store, Tip]:
-    """Return which of the two goes on from the other."""
+    """Return the store that continues the other one, and its tip."""
     tip = _tip(source)
     if found is None or contains(source, tip, found):
         return source, tip
     if contains(target, found, tip):
         return target, found
     raise InvalidArgument(
-        f"Ledger {target.location} has entries that the backup lacks, and the backup has others: they are not one"
-        " ledger. Move the one away that should not count, and restore again.",
+        f"Ledger {target.location} and the backup each have entries that the other lacks: they are not the same"
+        " ledger. Move away the one that should not count, and restore again.",
         name="location",
     )
 
@@ -286,7 +289,10 @@ def _newest(source: Store, target: Store, found: Tip | None) -> tuple[Store, Tip
 
 
 def _taken(tip: Tip, seen: list[Tip]) -> Tip:
-    """Return the tip with all taken that anybody saw taken; of two accounts, in each: either may be further there."""
+    """Return the tip with the most that any of these tips has taken.
+
+    If there are two accounts (`APART`), take the maximum in each, since different tips may be ahead in each.
+    """
     charge, intervals, places = zip(*(each.taken for each in (tip, *seen)), strict=True)
     if max(intervals) < APART:
         return tip.taking(max(charge), max(intervals), max(places))
@@ -294,7 +300,7 @@ def _taken(tip: Tip, seen: list[Tip]) -> Tip:
 
 
 def _most_of_either(amounts: Sequence[int], account: int) -> int:
-    """Return the most of what is below `account`, and of what is above.
+    """Return the largest multiple of `account` in any amount, plus the largest remainder of any amount.
 
     >>> _most_of_either([2_003, 1_007], 1_000)
     2007
@@ -303,7 +309,7 @@ def _most_of_either(amounts: Sequence[int], account: int) -> int:
 
 
 def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
-    """Return the entry that records a restore: it costs what the answers that were lost cost."""
+    """Return the entry that records a restore; its cost is that of the lost answers."""
     charge, intervals = cost
     body = chain.canonical(
         {
@@ -328,7 +334,7 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
 
 
 def _after(reached: Tip, entries: Sequence[Row]) -> Tip:
-    """Return the tip after these entries, each of which has a number."""
+    """Return the tip after these entries, each of which takes one place number."""
     for entry in entries:
         reached = reached.after(entry)._replace(places=reached.places + 1)
     return reached
@@ -342,12 +348,13 @@ def _append(
     ends: Tip,
     extra: Sequence[Row] = (),
 ) -> bool:
-    """Write all that the target lacks, inside an open transaction, and the tip."""
+    """Write all rows that the target lacks, and the tip, inside an open transaction."""
     sql, dataset = target.sql, source.dataset
     row = connection.execute(sql.lock, (dataset,)).fetchone()
     if (None if row is None else Tip._make(row)) != found:
         raise LedgerUnavailable(
-            f"Ledger {target.location} is in use. Stop who uses it, and try again.", location=target.location
+            f"Ledger {target.location} is in use. Stop the programs that use it, then try again.",
+            location=target.location,
         )
     if found is None:
         target.insert_ledger(connection, ends, source.secret() or b"", source.content())
@@ -370,6 +377,6 @@ def _rows(source: Store, after: int, last: int) -> Iterator[Row]:
 
 
 def _unlink(path: Path) -> None:
-    """Remove a file that is only ours, and what SQLite puts beside it."""
+    """Remove a file that nobody else uses, and the files that SQLite puts beside it."""
     for suffix in ("", "-wal", "-shm", "-lock"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

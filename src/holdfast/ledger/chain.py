@@ -1,13 +1,13 @@
-"""How entries hold each other.
+"""The hash chain of entries.
 
     body    canonical JSON text of everything in the entry: sorted keys, no spaces, no NaN, UTF-8
     digest  sha256(body)
     root    of the tree over the hashes of all entries before this one (tree.py)
-    hash    sha256("number previous digest root"): previous is the hash before; all but the number are 64 lower-case
-            hexadecimal characters
+    hash    sha256("number previous digest root"): previous is the hash of the entry before; all but the number are 64
+            lower-case hexadecimal characters
 
-Changing, dropping or swapping any entry changes every hash after it; a published head pins all before it. The chain
-says so to whoever reads all entries, the tree to whoever is shown one of them (receipt.py).
+Changing, dropping or swapping any entry changes every hash after it, so a published head pins all entries before it.
+The chain proves this to a reader of all entries; the tree proves it to somebody who is shown one entry (receipt.py).
 
 >>> link(0, START.hash, digest(canonical({"b": 1, "a": "ü"})), tree.root(""))
 'cc7cee03b3777595a419d0aa7f88254532e57d2a117193445e936481fc7504c8'
@@ -31,10 +31,10 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def canonical(value: object, name: str = "value") -> str:
-    """Return the one text of a JSON value."""
+    """Return the canonical text of a JSON value."""
     try:
         text = _encode(value)
-        text.encode()  # half a surrogate pair has no UTF-8
+        text.encode()  # a lone surrogate cannot be encoded in UTF-8
     except (TypeError, ValueError, RecursionError):
         raise InvalidArgument(
             f"{name} must be plain JSON (text keys, finite numbers, valid text); got something else.",
@@ -54,7 +54,7 @@ def link(seq: int, previous: str, body_digest: str, root: str) -> str:
 
 
 def row_after(tip: Tip, body: str, cost: Cost, key_digest: str | None = None) -> Row:
-    """Return the row of the entry with this text that follows the tip."""
+    """Return the row of an entry with this text, appended after the tip."""
     seq = tip.seq + 1
     reached = link(seq, tip.hash, digest(body), tree.root(tip.peaks))
     return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
@@ -81,13 +81,13 @@ def entry_of(row: Row) -> Entry:
 
 
 def damaged(location: str, seq: int, fact: str) -> LedgerDamaged:
-    """Word the damage at entry `seq`."""
+    """Return the error for damage at entry `seq`."""
     intact = {0: "", 1: " Entry 0 is intact."}.get(seq, f" Entries 0-{seq - 1} are intact.")
     return LedgerDamaged(f"Ledger {location} is damaged at entry {seq}: {fact}.{intact}", location=location, entry=seq)
 
 
 def unknown_format(location: str, found: object) -> LedgerUnavailable:
-    """Word the refusal of a ledger that another version wrote."""
+    """Return the error for a ledger that another version wrote."""
     if isinstance(found, int) and found > FORMAT:
         reason = f"a later version of holdfast (format {found}; this one reads {FORMAT}): use that version"
     else:
@@ -99,14 +99,14 @@ def unknown_format(location: str, found: object) -> LedgerUnavailable:
 
 
 class Tiles:
-    """Shares of one amount that must not overlap. Neighbors are joined at once, so few are kept at any time."""
+    """Shares of one amount that must not overlap. Adjacent shares are merged at once, so that few are stored."""
 
     def __init__(self) -> None:
         self._stops: dict[int, int] = {}  # by start
         self._starts: dict[int, int] = {}  # by stop
 
     def add(self, start: int, size: int) -> bool:
-        """Lay one share; False if it cannot be laid there."""
+        """Add one share; return False if its start or size is invalid, or another share starts there."""
         if start in self._stops or start < 0 or size < 0:
             return size == 0 <= start
         if size:
@@ -116,7 +116,7 @@ class Tiles:
         return True
 
     def fit(self, end: int) -> bool:
-        """Whether no two overlap, and all lie before `end`."""
+        """Whether no two shares overlap, and all of them end by `end`."""
         edges = [edge for tile in sorted(self._stops.items()) for edge in tile]
         return edges == sorted(edges) and (not edges or edges[-1] <= end)
 
@@ -124,7 +124,7 @@ class Tiles:
 class Verification:
     """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
 
-    `published` is the hash of a head published earlier; `found` says whether it was met on the way.
+    `published` is the hash of a head published earlier; `found` says whether one of the rows has it.
     """
 
     def __init__(self, location: str, published: str | None = None) -> None:
@@ -138,7 +138,7 @@ class Verification:
 
     @property
     def tip(self) -> Tip:
-        """The last row that was found in order."""
+        """The tip after the rows checked so far, all of which were correct."""
         return self._tip
 
     def check_rows(self, rows: Iterable[Row]) -> None:
@@ -188,7 +188,7 @@ class Verification:
         self._tip = Tip(seq, previous, charge, intervals, self.tree.peaks)
 
     def check_tip(self, tip: Tip) -> None:
-        """Check that the rows ended where the ledger says it ends."""
+        """Check that the rows ended where the stored tip says they end."""
         reached = self._tip
         if tip.seq > reached.seq:
             raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")

@@ -1,6 +1,6 @@
 """A ledger in two tables of a database: one connection to read, one to write, each behind a lock.
 
-Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
+Writers of one ledger must take turns anyway (each entry contains the hash of the one before), so a second writing
 connection would only wait inside the database instead of here. Reads are short and never wait for writers.
 """
 
@@ -22,18 +22,18 @@ from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
 from holdfast.ledger.store import START, Row, Tip, Transaction, closed_error, nested_error, second_ledger
 from holdfast.ledger.tables import Statements
 
-AWAY = {  # for how long a server may be silent, in seconds, and milliseconds where libpq has it so
+AWAY = {  # libpq's limits on how long a server may be silent, in seconds unless noted
     "connect_timeout": 10,
-    "tcp_user_timeout": 20_000,  # after something was sent to it
-    "keepalives_idle": 10,  # and while it is waited for: else for two hours
+    "tcp_user_timeout": 20_000,  # milliseconds until sent data must be acknowledged
+    "keepalives_idle": 10,  # while waiting for an answer; the default is usually two hours
     "keepalives_interval": 5,
     "keepalives_count": 2,
 }
-_LOOK = 0.01  # seconds between two looks whether a connection is still open when a fork waits
+_LOOK = 0.01  # seconds between two checks, while a fork waits, whether a connection is still open
 
 
 class Connection(Protocol):
-    """The part of a driver's connection used here; in autocommit mode: transactions are begun by hand."""
+    """The part of a driver's connection used here, in autocommit mode: transactions are begun explicitly."""
 
     def execute(self, sql: Any, parameters: Any = ..., /) -> Any: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
@@ -51,18 +51,18 @@ class ConnectionSlot:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.connection: Connection | None = None
-        self.connecting = False  # by whoever holds the lock
-        self.away: tuple[float, HoldfastError] | None = None  # when the database was last found out of reach
+        self.connecting = False  # whether the thread that holds the lock is opening the connection
+        self.away: tuple[float, HoldfastError] | None = None  # when the database was last unreachable, and the error
 
     def close(self) -> None:
-        """Close the connection; call it holding the lock."""
+        """Close the connection; the caller must hold the lock."""
         if self.connection is not None:
             self.connection.close()
-            self.connection = None  # last: a child forked before would take it for closed
+            self.connection = None  # after closing: a child forked in between must not take it for closed
 
 
 class DatabaseTransaction:
-    """An open write transaction; all that is written in it shares one move of the tip."""
+    """An open write transaction; the tip is updated once for everything that is written in it."""
 
     def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
         self._sql, self._dataset, self._connection = sql, dataset, connection
@@ -70,11 +70,11 @@ class DatabaseTransaction:
         self._start = self._tip = None if found is None else Tip._make(found)
 
     def start(self) -> Tip | None:
-        """Return the tip as locked."""
+        """Return the tip at the start of the transaction."""
         return self._start
 
     def tip(self) -> Tip | None:
-        """Return the tip as locked, and as moved since."""
+        """Return the tip after everything that this transaction has written so far."""
         return self._tip
 
     def hash_at(self, seq: int) -> str | None:
@@ -83,7 +83,7 @@ class DatabaseTransaction:
         return None if found is None else found[0]
 
     def append(self, row: Row) -> Row:
-        """Add the row, unless its key is there; `finish` moves the tip."""
+        """Add the row, unless there is one with its key; `finish` updates the tip."""
         if self._connection.execute(self._sql.append, (self._dataset, *row)).rowcount == 0:
             found = self._connection.execute(self._sql.find, (self._dataset, row.key_digest)).fetchone()
             return Row._make(found)
@@ -92,11 +92,11 @@ class DatabaseTransaction:
         return row
 
     def take(self, tip: Tip) -> None:
-        """Note what is taken; `finish` moves the tip."""
+        """Note what is taken; `finish` updates the tip."""
         self._tip = tip
 
     def finish(self) -> None:
-        """Move the tip to where it belongs by now."""
+        """Write the new tip, if it has changed."""
         if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
@@ -120,7 +120,7 @@ class Database(ABC, OfOneProcess):
         self._resources: list[Closeable] = [self._writes, self._reads]
         self._closed = False
         super().__init__()
-        # A ledger that nobody closes leaves nothing open; but not at exit, where a batch may still be written.
+        # Closes a store that nobody closed; but not at exit, when a batch may still be in the middle of being written.
         finalize(self, _release, self._committer, self._resources).atexit = False
         close_before_forks(self)
 
@@ -136,22 +136,22 @@ class Database(ABC, OfOneProcess):
 
     @abstractmethod
     def translate(self, error: Exception) -> HoldfastError:
-        """Turn the driver's error into ours."""
+        """Turn the driver's error into one of holdfast's."""
 
     @abstractmethod
     def tables_missing(self, error: Exception) -> bool:
-        """Whether the error says that the tables are not there (yet)."""
+        """Whether the error says that the tables do not exist (yet)."""
 
     def connection_lost(self, error: Exception) -> bool:
-        """Whether the error only says that a connection kept open has died meanwhile."""
+        """Whether the error only says that an idle connection has died since it was last used."""
         return False
 
     @abstractmethod
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
-        """Do what `create` says; called in the committer's thread with the lock held."""
+        """Implement `create`; called in the committer's thread with the lock held."""
 
     def present(self) -> bool:
-        """Whether there is a database to look into; looking must not create it."""
+        """Whether the database exists; checking must not create it."""
         return True
 
     def turn(self) -> AbstractContextManager[None]:
@@ -159,7 +159,7 @@ class Database(ABC, OfOneProcess):
         return nullcontext()
 
     def look(self) -> None:
-        """Raise if it is no use to wait for the turn any longer; called by whoever waits."""
+        """Raise if waiting for the turn has become pointless; called by the waiting threads."""
 
     # -- what a store does ----------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Database(ABC, OfOneProcess):
         return found[0][1] if found else None
 
     def owner(self, content: str) -> str | None:
-        """Return which dataset has a ledger for this content here."""
+        """Return the dataset that has a ledger for this content here; None if there is none."""
         found = self._query(self.sql.owner, (content,)) if self.present() else []
         return found[0][0] if found else None
 
@@ -202,30 +202,30 @@ class Database(ABC, OfOneProcess):
         return self.create(lambda connection: self.begin_ledger(connection, genesis, secret, content))
 
     def create(self, fill: Callable[[Connection], bool]) -> bool:
-        """Make the tables if they are missing and fill them, all in one transaction; return what `fill` does."""
+        """Create the tables if they are missing and fill them, all in one transaction; return what `fill` returns."""
         done: list[bool] = []
         pending = PendingWrite(lambda _: done.append(self.create_alone(fill)))
         self._submit(pending, partial(self._write_alone, pending), alone=True)
         return done[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
-        """Write this, perhaps with what other threads write, and return when it is durable.
+        """Write this, perhaps together with other threads' writes, and return when it is durable.
 
-        Interrupted, the caller learns nothing; at worst the answer was paid for in vain, and asking again finds it.
+        An interrupted caller learns nothing: at worst the answer was paid for in vain, and asking again finds it.
         """
         about_to_wait()
         self._submit(PendingWrite(decide), self._write_batch)
 
     def probe(self) -> None:
         """Raise if nothing could be written now; writes nothing."""
-        if self.present() and self.tip() is not None:  # else there is nothing to lock yet, perhaps no tables
+        if self.present() and self.tip() is not None:  # otherwise there is nothing to lock yet, perhaps no tables
             self.write(lambda _: None)
 
     def close(self) -> None:
-        """Close both connections. While the interpreter shuts down they end with it: locks may never be released.
+        """Close both connections, except while the interpreter shuts down: the locks may then never be released.
 
-        Called by a destructor or a signal handler in mid-write, it leaves them to the write, which needs them to commit
-        or to roll back; they are closed when the store is collected.
+        If a destructor or a signal handler calls this during a write, the connections stay open, because the write
+        needs them to commit or roll back; they are closed when the store is garbage-collected.
         """
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
@@ -236,14 +236,14 @@ class Database(ABC, OfOneProcess):
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _submit(self, pending: PendingWrite, work: Callable[[], None], alone: bool = False) -> None:
-        if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
+        if self._writer == threading.get_ident():  # a destructor or a signal handler that runs during a write
             raise nested_error(self.location)
         self._check_process()
         self._committer.submit(pending, work, self.look, alone)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Be the thread that writes. For the committer's alone, which no interrupt reaches."""
+        """Be the thread that writes. Only for the committer's thread, which no interrupt reaches."""
         with self._writes.lock:
             self._writer = threading.get_ident()
             try:
@@ -255,25 +255,25 @@ class Database(ABC, OfOneProcess):
         try:
             with self.turn(), self._writing():
                 pending.run(None)
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             pending.error = error
         pending.finish()
 
     def _write_batch(self) -> None:
-        """Wait for the turn, then write what is pending by then, in one transaction."""
-        if not self._committer:  # an earlier batch took it
+        """Wait for the turn, then write everything that is pending by then, in one transaction."""
+        if not self._committer:  # an earlier batch took everything
             return
         batch = list[PendingWrite]()
         try:
             with self.turn(), self._writing():
                 batch = self._write_together(self._committer.take)
-        except BaseException as error:  # noqa: BLE001 - raised in each of the threads that wait
-            batch = batch or _failed(self._committer.take(), error)  # what is written is, whatever ends the turn
-        for pending in batch:  # only now: who goes on finds the turn free
+        except BaseException as error:  # noqa: BLE001 - raised in each of the waiting threads
+            batch = batch or _failed(self._committer.take(), error)  # a batch was written, even if the turn ended badly
+        for pending in batch:  # only after the turn: a thread that continues finds it free
             pending.finish()
 
     def _write_together(self, take: Callable[[], list[PendingWrite]]) -> list[PendingWrite]:
-        """Write what `take` returns once nobody else writes, and return it, with what went wrong with each."""
+        """Write what `take` returns once nobody else writes; return it, with each failed write's `error` set."""
         batch, deciding = list[PendingWrite](), False
         try:
             with self._transaction() as connection:
@@ -283,18 +283,18 @@ class Database(ABC, OfOneProcess):
                     pending.run(transaction)
                 self._check_transaction(connection)
                 transaction.finish()
-                deciding = False  # what fails before a COMMIT is undone for certain
+                deciding = False  # until here a failure is certain to be undone; that of a COMMIT is not
         except BaseException as error:
             if not batch:
                 raise
             if not deciding or len(batch) == 1:
                 return _failed(batch, error)
-            for place, pending in enumerate(batch):  # one is the reason: nobody else's work shall fail with it
+            for place, pending in enumerate(batch):  # one write at a time: only the faulty one shall fail
                 try:
                     self._write_together(partial(list, [pending]))
-                except BaseException as again:  # noqa: BLE001 - not even begun; raised in the threads that wait
+                except BaseException as again:  # noqa: BLE001 - no transaction began; raised in the waiting threads
                     _failed(batch[place:], again)
-                    break  # each of the others would wait as long, in vain
+                    break  # each of the others would wait just as long, in vain
         return batch
 
     def commit(self, connection: Any) -> None:
@@ -304,18 +304,18 @@ class Database(ABC, OfOneProcess):
         connection.execute("COMMIT")
 
     def _check_transaction(self, connection: Any) -> None:
-        if not self.in_transaction(connection):  # a COMMIT would count as a success
+        if not self.in_transaction(connection):  # COMMIT would seem to succeed
             raise LedgerUnavailable(
                 f"Ledger {self.location} cannot be used: the database gave up the transaction. Try again.",
                 location=self.location,
             )
 
     def begin_ledger(self, connection: Connection, genesis: Row, secret: bytes, content: str | None) -> bool:
-        """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
+        """Write the first row and the tip, inside an open transaction; return False if the ledger exists."""
         if connection.execute(self.sql.lock, (self.dataset,)).fetchone() is not None:
             return False
         if connection.execute(self.sql.read, (self.dataset, 0, 1)).fetchone() is not None:
-            raise LedgerDamaged(  # beginning anew would hand out the budget a second time
+            raise LedgerDamaged(  # beginning again would hand out the budget a second time
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
@@ -324,7 +324,7 @@ class Database(ABC, OfOneProcess):
         return True
 
     def insert_ledger(self, connection: Connection, tip: Tip, secret: bytes, content: str | None) -> None:
-        """Write the tip of a new ledger, unless its content has one here: that would be a second budget."""
+        """Write the tip of a new ledger; raise if its content already has one here, which would be a second budget."""
         found = None if content is None else connection.execute(self.sql.owner, (content,)).fetchone()
         if found is not None:
             raise second_ledger(self.location, found[0])
@@ -332,7 +332,7 @@ class Database(ABC, OfOneProcess):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Begin, then commit or roll back; call it holding the writing lock."""
+        """Begin, then commit or roll back; the caller must hold the writing lock."""
         with self._translated(self._writes):
             connection = self._begin_transaction()
             try:
@@ -360,22 +360,22 @@ class Database(ABC, OfOneProcess):
     def _roll_back(self, connection: Connection) -> None:
         try:
             connection.execute("ROLLBACK")
-        except self.driver_errors:  # already rolled back, or unreachable: closing rolls it back
+        except self.driver_errors:  # already rolled back, or unreachable: closing the connection rolls it back
             self._writes.close()
 
     # -- connections ----------------------------------------------------------------------------------------------
 
     def _look_up(self, sql: str, *parameters: object) -> list[Any]:
-        """Run one reading statement about this dataset."""
+        """Run one SELECT about this dataset."""
         return self._query(sql, (self.dataset, *parameters)) if self.present() else []
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
-        """Run one reading statement; once more if the connection has died since it was last used."""
+        """Run one SELECT, and run it again if the connection has died since it was last used."""
         self._check_process()
         began = time.monotonic()
-        with self._reads.lock:  # no `return` of a call in here: an interrupt right after the call would leave it locked
+        with self._reads.lock:  # do not `return f()` in here: an interrupt right after the call would leave it locked
             away = self._reads.away
-            if away is not None and away[0] > began:  # while this thread waited: to try again, each in turn, takes long
+            if away is not None and away[0] > began:  # another thread failed while this one waited: do not wait again
                 raise duplicate(away[1])
             kept = self._reads.connection is not None
             try:
@@ -393,7 +393,7 @@ class Database(ABC, OfOneProcess):
             return self._query(sql, parameters)
         translated = self.translate(error)
         if lost:
-            self._reads.away = time.monotonic(), duplicate(translated)  # that of no thread
+            self._reads.away = time.monotonic(), duplicate(translated)  # a copy that no thread raises
         raise translated from error
 
     def _fetch(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
@@ -404,7 +404,7 @@ class Database(ABC, OfOneProcess):
         if self._closed:
             raise closed_error(self.location)
         if slot.connection is None:
-            with opening:  # waits for a fork; a fork waits from now on
+            with opening:  # wait for a fork in progress; later forks see `connecting` and wait for this connection
                 slot.connecting = True
             try:
                 slot.connection = self.connect(to_write=slot is self._writes)
@@ -427,25 +427,25 @@ class Database(ABC, OfOneProcess):
     # -- forks ----------------------------------------------------------------------------------------------------
 
     def close_for_fork(self) -> None:
-        """Close the connections once no thread uses them; who holds a lock to open one waits until the fork is over."""
+        """Close the connections once no thread uses them; threads that want to open one wait for the fork to end."""
         for slot in (self._writes, self._reads):
             while slot.connection is not None or slot.connecting:
                 if slot.lock.acquire(timeout=_LOOK):
                     try:
                         slot.close()
-                        slot.connecting = False  # if that was interrupted
+                        slot.connecting = False  # in case opening was interrupted
                     finally:
                         slot.lock.release()
 
     def _forget(self) -> None:
-        """Begin with new locks and no thread: the parent's threads are not here, and what they wait for is theirs."""
+        """Start with new locks, no thread and nothing pending: the parent's threads are not in this process."""
         self._writer = None
         self._committer.reset()
         for slot in (self._reads, self._writes):
             slot.lock = threading.RLock()
-            if slot.connection is not None or slot.connecting:  # an interrupt ended the hook early
+            if slot.connection is not None or slot.connecting:  # an interrupt ended the fork hook early
                 if slot.connection is not None:
-                    _inherited.append(slot.connection)  # closing would hurt the parent
+                    _inherited.append(slot.connection)  # closing it would break the parent's connection
                 slot.connection, slot.connecting = None, False
                 self._forked_while_open = True
         self._close_all()
@@ -463,4 +463,4 @@ def _release(committer: GroupCommitter, resources: list[Closeable]) -> None:
         resource.close()
 
 
-_inherited: list[Connection] = []  # referred to here, so that they are never closed
+_inherited: list[Connection] = []  # kept here so that they are never garbage-collected and closed

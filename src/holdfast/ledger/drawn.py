@@ -1,7 +1,7 @@
-"""Entries on their way to the ledger: the first one, and answers that nobody has seen.
+"""Entries that are not written yet: the first one, and answers that nobody has seen.
 
-The first entry has the plan that stands and whose data it is for; the ledger's secret gives its keys. An answer between
-its draw and the ledger is written out as far as it can be.
+The first entry holds the plan and a keyed fingerprint of the data; keys are derived from the ledger's secret. The text
+of an answer is prepared before the write as far as it is known by then.
 """
 
 import hmac
@@ -45,28 +45,28 @@ class Opened(NamedTuple):
         return chain.row_after(START, body, Cost(0, 0))
 
     def require(self, genesis: Mapping[str, Any], secret: bytes, location: str) -> None:
-        """Refuse a ledger whose first entry is of other data, or of other draws."""
+        """Refuse a ledger that was begun for other data, or one with unpredictable draws if a seed is given."""
         if genesis["dataset"] != self.dataset:
             raise chain.damaged(location, 0, f"it belongs to dataset {genesis['dataset']!r}")
         if genesis["fingerprint"] != self._keyed_fingerprint(secret):
-            raise RowSourceError(  # neither fingerprint is shown: it would confirm a guess of the table
+            raise RowSourceError(  # showing a fingerprint would confirm a guess of the table
                 f"Ledger {location} belongs to other data: the fingerprints differ. Open the data it was begun with."
             )
         if self.reproducible and not genesis["reproducible"]:
             raise PlanConflict(
-                f"Ledger {location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out. Give ledger= a file of its own for a test.",
+                f"Ledger {location} was begun with unpredictable draws; a seed would make them predictable. "
+                "Leave the seed out, or give ledger= a separate file for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )
 
     def _keyed_fingerprint(self, secret: bytes) -> str:
-        """Return what the first entry says of the data: it tells nobody who lacks the secret which data these are."""
+        """Return the fingerprint as the first entry has it: without the secret, nobody can tell which data it is of."""
         return hmac.digest(derive_key(secret, "fingerprint"), self.fingerprint.encode(), "sha256").hex()
 
 
 def derive_key(secret: bytes, purpose: str) -> bytes:
-    """Return the key that the secret gives for a purpose: HMAC-SHA256."""
+    """Derive the key for a purpose from the secret: HMAC-SHA256."""
     return hmac.digest(secret, purpose.encode(), "sha256")
 
 
@@ -75,18 +75,18 @@ Finish = Callable[[dict[str, Any], Cost], tuple[dict[str, Any], Cost]]
 
 
 class Drawn:
-    """An answer that is paid for and not written yet; nobody may see it.
+    """An answer that is paid for but not written yet; nobody may see it.
 
     Parameters
     ----------
     place
         What `Ledger.reserve` returned for the same `cost`.
     key
-        The question's canonical key, under which the answer is found again; None if it is new each time.
+        The question's canonical key, under which the answer is found again; None if the question is new each time.
     finish
-        For answers that depend on the answers committed before them: inside the transaction that writes the entry, it
-        turns `answer` and what the entries up to then cost into the answer and its own cost, at most `cost`. It may be
-        called more than once; only the last call counts.
+        For answers that depend on the answers committed before them: called inside the transaction that writes the
+        entry with `answer` and the total cost of all earlier entries, it returns the final answer and its own cost, at
+        most `cost`. It may be called more than once; only the last call counts.
     """
 
     __slots__ = ("_answer", "_body", "_finish", "_process", "_start", "cost", "key_digest")
@@ -121,11 +121,11 @@ class Drawn:
             "question": question,
             "rows_read": rows_read,
         }
-        # Everything but the number and the time is written out before the lock, if it is known by then; both sort last.
+        # All but the number and the time, which sort last, is encoded before the lock is taken, if it is known by then.
         self._start = self._written(answer, cost) if finish is None else ""
 
     def row_after(self, tip: Tip) -> Row:
-        """Return the row of this answer after that tip."""
+        """Return the row of this answer, appended after the tip."""
         start, cost = self._start, self.cost
         if self._finish is not None:
             answer, cost = self._finish(self._answer, answered(tip))
@@ -134,36 +134,36 @@ class Drawn:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a child's answer to a question that its parent reserved: a place is for one answer."""
+        """Whether a forked child drew this for a place that its parent reserved: a place is for one answer."""
         return self._process != os.getpid()
 
     @staticmethod
     def forked_error(location: str) -> LedgerUnavailable:
-        """Word the refusal of such an answer."""
+        """Return the error for such an answer."""
         return LedgerUnavailable(
-            f"Ledger {location} does not take this answer: the process was forked while it was drawn, and its"
-            " place is the parent's. Ask again.",
+            f"Ledger {location} does not accept this answer: the process was forked while it was drawn, and its"
+            " place belongs to the parent. Ask again.",
             location=location,
         )
 
     def _written(self, answer: dict[str, Any], cost: Cost) -> str:
-        """Return the entry up to its number."""
+        """Return the entry's text up to its number."""
         price = {"charge": cost.charge, "intervals": cost.intervals}
         return chain.canonical(self._body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
 
 
 def answered(tip: Tip) -> Cost:
-    """Return what the answers up to this tip cost, without what is taken beside them."""
+    """Return the cost of the answers up to this tip, without what is taken but not answered."""
     return Cost(tip.charge, tip.intervals)
 
 
 def now() -> str:
-    """Return the time as entries write it."""
+    """Return the current time in the format of entries."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def check_analyst(analyst: str | None) -> None:
-    """Refuse an analyst's label that the ledger could not write."""
+    """Refuse an analyst's name that the ledger could not write."""
     _check_analyst_length(analyst)
     chain.canonical({"analyst": analyst}, "analyst")
 

@@ -7,16 +7,18 @@ from typing import Any
 from holdfast.errors import InvalidArgument
 
 LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
-APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
-APART_CHARGE = 2**42  # the charge of the other account comes in multiples of this
+# The same two numbers can hold a second account (guarantees/drawers): each of its entries counts at least APART
+# statements, and its charges are multiples of APART_CHARGE.
+APART = 2**31
+APART_CHARGE = 2**42
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one answer takes from the two caps.
 
-    `charge` is what its release takes of the guarantee's capacity, in the guarantee's own units; `intervals` is how
-    many statements about the population it makes.
+    `charge` is what its release takes from the guarantee's capacity, in the guarantee's own units; `intervals` is the
+    number of statements it makes about the population.
     """
 
     charge: int
@@ -33,9 +35,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Reach(Cost):
-    """How far the shares of questions may lie: for those beyond, there are no rows yet.
+    """Where the shares of questions must end: for shares beyond this, there are no rows yet.
 
-    `account`: the charge is counted modulo this; what is above it is of another account, which reads other rows.
+    `account`: the charge is counted modulo this; multiples of it belong to another account, which reads other rows.
     """
 
     account: int = 2 * LARGEST
@@ -43,14 +45,15 @@ class Reach(Cost):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the ledger gives a question before any row is drawn for it: taken for good, whatever becomes of it.
+    """What the ledger gives a question before any row is drawn for it: taken for good, answered or not.
 
     `number` counts the questions of a ledger from 1 on; `charge` and `intervals` are where its share of the two caps
-    begins. No two questions share a number, or any part of the caps. `process` may use it: not a forked child of it.
+    begins. No two questions share a number, or any part of the caps. Only `process` may use the place, not a forked
+    child of it.
 
-    Places taken ahead are not used in order. `reached` is how far the charge of all questions begun so far can have
-    come, this one included: at least the end of its own share, and more if somebody had taken more before it began. It
-    counts other processes only where the charge has no end: nothing else depends on it.
+    Places taken ahead are not used in order. `reached` is an upper bound on the charge of all questions begun so far,
+    this one included: at least the end of its own share, and more if somebody had taken more before it began. It counts
+    other processes only where the charge has no cap, since only such guarantees use it.
     """
 
     number: int
@@ -60,7 +63,7 @@ class Place:
     process: int = field(default_factory=os.getpid, compare=False, repr=False)
 
     def within(self, reach: Reach, cost: Cost) -> bool:
-        """Whether the share of a question of this cost ends no further than `reach`; one of another account does."""
+        """Whether the share of a question of this cost ends within `reach`; always true for the other account."""
         if cost.intervals >= APART:
             return True
         end = self.charge % reach.account + cost.charge
@@ -69,7 +72,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What all questions so far have taken, answered or not, and how many answers were given."""
+    """What all questions so far have taken, answered or not, and the number of answers given."""
 
     charge: int
     intervals: int
@@ -78,7 +81,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest entry. Publish it: nobody can then rewrite or drop anything up to it unnoticed."""
+    """The newest entry. Once it is published, nobody can rewrite or drop anything up to it unnoticed."""
 
     seq: int
     hash: str
@@ -88,9 +91,8 @@ class Head:
 class Entry:
     """One answer, as committed.
 
-    `hash` is made of `previous`, the tree of all hashes before it, and the text: canonical JSON of the fields up to
-    `rows_read`.
-    `place` is what was reserved for it before its rows were drawn.
+    `hash` is computed from `seq`, `previous`, the root of the tree over all hashes before it, and the entry's text: the
+    canonical JSON of the fields from `seq` to `place`. `place` was reserved before the rows were drawn.
     """
 
     seq: int

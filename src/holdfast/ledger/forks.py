@@ -1,13 +1,13 @@
-"""Forks: what is open is closed just before, so that a child inherits nothing.
+"""Forks: connections are closed just before a fork, so that the child inherits none.
 
 SQLite counts its file locks in memory: a child inherits the count without the locks, and what it commits over another
 connection can be lost. A connection to a server would be used by two processes at once. So connections are closed
-before a fork, and nobody opens one until it is over; parent and child connect again when they need to. The hook takes
-one lock, and what releases it is written in C, where no interrupt comes between.
+before a fork, and none is opened until the fork is over; parent and child connect again when they need to. The hook
+takes one lock, which is released by a C function, so that no interrupt can come in between.
 
-Whatever a child must not have of its parent's (threads, locks, places taken ahead) knows whose it is by the process
-number, and begins anew in another process. Should an interrupt have ended the hook early, the child finds a connection
-open and refuses to use the file.
+State that a child must not share with its parent (threads, locks, places taken ahead) records the id of its process and
+is reset in any other process. If an interrupt has ended the hook early, the child finds a connection open and refuses
+to use the file.
 """
 
 import os
@@ -15,31 +15,31 @@ import threading
 from typing import Protocol
 from weakref import WeakSet
 
-opening = threading.RLock()  # held for a moment by whoever begins to open a connection, and during a fork
+opening = threading.RLock()  # held during a fork, and briefly by a thread that starts to open a connection
 
 
 class OfOneProcess:
-    """What a process remembers and a forked child must not have: there it begins anew."""
+    """State of one process, which is reset in a forked child."""
 
     def __init__(self) -> None:
         self._process: int | None = None
-        self._forgetting: dict[int, threading.RLock] = {}  # by process: a thread that is not here may hold another's
+        self._forgetting: dict[int, threading.RLock] = {}  # by process: the parent's may be held by a thread not here
         self._check_process()
 
     def _forget(self) -> None:
-        """Begin with nothing."""
-        raise NotImplementedError  # what that is, only who remembers knows
+        """Reset the state."""
+        raise NotImplementedError
 
     def _check_process(self) -> bool:
-        """Forget everything in a forked child: it is the parent's. False if that was so."""
+        """Reset the state in a forked child, since it is the parent's. Return False if it had to be reset."""
         process = os.getpid()
         if process == self._process:
             return True
-        # Other threads of the child wait: one that forgot later would forget what the first has remembered since.
+        # Other threads of the child wait: a second reset would erase what the first thread has stored since.
         with self._forgetting.setdefault(process, threading.RLock()):
             if process != self._process:
                 self._forget()
-                # Last: who is interrupted before, or comes meanwhile, takes nothing for its own.
+                # Last: if interrupted before this, or seen by another thread, the state still counts as the parent's.
                 self._process = process
         return False
 
@@ -48,7 +48,7 @@ class HasConnections(Protocol):
     """Something that has to be closed before a fork."""
 
     def close_for_fork(self) -> None:
-        """Close what is open, as soon as no thread uses it. May be repeated."""
+        """Close open connections as soon as no thread uses them. May be called again."""
         ...
 
 
@@ -56,8 +56,8 @@ _known: WeakSet[HasConnections] = WeakSet()
 
 
 def close_before_forks(one: HasConnections) -> None:
-    """Close this before every fork, for as long as anybody refers to it."""
-    with opening:  # nobody becomes known during a fork
+    """Close the connections of this object before every fork, for as long as anybody refers to it."""
+    with opening:  # none is added during a fork
         _known.add(one)
 
 
@@ -67,10 +67,10 @@ def _before() -> None:
         try:
             for one in list(_known):
                 one.close_for_fork()
-        except KeyboardInterrupt:  # what a hook raises is printed, and the fork happens all the same
+        except KeyboardInterrupt:  # if a hook raises, Python prints the error and forks anyway
             continue
         return
 
 
-if hasattr(os, "register_at_fork"):  # not where there is no fork
+if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(before=_before, after_in_parent=opening.release, after_in_child=opening.release)

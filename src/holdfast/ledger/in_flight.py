@@ -1,4 +1,4 @@
-"""One question at a time: who asks what is being answered waits for that answer instead of drawing once more."""
+"""A thread that asks a question which is being answered waits for that answer instead of drawing again."""
 
 import threading
 from collections import deque
@@ -12,17 +12,17 @@ T = TypeVar("T")
 
 
 class _Turn:
-    """Somebody answers a question; the lock is held meanwhile."""
+    """The turn to answer one question; whoever answers it holds the lock."""
 
     __slots__ = ("lock", "owner", "waiting")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.owner: int | None = None  # the thread, if it is one thread from beginning to end
+        self.owner: int | None = None  # the thread that answers, if the whole answer is made in one thread
         self.waiting: deque[Callable[[], None]] = deque()
 
     def call_waiting(self) -> None:
-        """Tell everybody who left word; each is told once, whoever calls this."""
+        """Call all waiting callbacks; each is called once, even if several threads call this."""
         while self.waiting:
             try:
                 answered = self.waiting.popleft()
@@ -34,16 +34,16 @@ class _Turn:
 class InFlight(OfOneProcess):
     """The questions that threads of this process are answering, by key.
 
-    Locks are held by `with` alone, never across a generator: an interrupt cannot leave one held. A destructor or signal
-    handler that asks the same question as its own thread does not wait for itself.
+    `run` holds locks only by `with`, never across a generator, so that an interrupt cannot leave one held. A destructor
+    or signal handler that asks the question that its own thread is answering does not wait for itself.
     """
 
     def _forget(self) -> None:
-        """Nobody answers anything: who holds the parent's locks is not in a forked child."""
+        """Drop all turns: the threads that hold the parent's locks do not exist in a forked child."""
         self._turns: dict[str, _Turn] = {}
 
     def run(self, key: str | None, work: Callable[[], T]) -> T:
-        """Do the work while no other thread does any with the same key; what has no key need not wait."""
+        """Do the work while no other thread does any with the same key; work without a key does not wait."""
         if key is None:
             return work()
         self._check_process()
@@ -52,7 +52,7 @@ class InFlight(OfOneProcess):
             if turn.owner == threading.get_ident():
                 return work()
             with turn.lock:
-                if self._turns.get(key) is turn:  # else it was given up while this thread waited for it
+                if self._turns.get(key) is turn:  # otherwise this turn ended while the thread waited for it
                     turn.owner = threading.get_ident()
                     try:
                         return work()
@@ -64,7 +64,7 @@ class InFlight(OfOneProcess):
     def run_all(self, keys: Sequence[str], work: Callable[[], T]) -> T:
         """Do the work while no other thread does any with one of these keys.
 
-        They are taken in one order, so that two who want the same ones do not wait for each other forever.
+        The keys are locked in sorted order, so that two threads that want the same keys cannot deadlock.
         """
         if not keys:
             return work()
@@ -72,9 +72,10 @@ class InFlight(OfOneProcess):
         return self.run(first, partial(self.run_all, others, work))
 
     def begin(self, key: str | None, when_free: Callable[[], None]) -> Callable[[], None] | None:
-        """Return what ends the work with this key, in whichever thread; None if somebody else is at it.
+        """Begin work with this key; return the function that ends it, callable in any thread.
 
-        Then `when_free` is called when they have ended. For threads that no interrupt reaches.
+        Return None if somebody else is working with the key; `when_free` is then called when they have ended. Only for
+        threads that no interrupt reaches.
         """
         if key is None:
             return _nothing
@@ -87,7 +88,7 @@ class InFlight(OfOneProcess):
                 turn.lock.release()
                 continue
             turn.waiting.append(when_free)
-            if self._turns.get(key) is not turn:  # they ended just now, perhaps before they could see this
+            if self._turns.get(key) is not turn:  # they ended just now, perhaps before `when_free` was in the list
                 turn.call_waiting()
             return None
 

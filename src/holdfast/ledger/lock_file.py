@@ -1,6 +1,6 @@
-"""Where writing processes wait for each other, in turn: a lock file beside the ledger.
+"""A lock file beside the ledger, on which processes that want to write queue.
 
-It is for fairness and speed alone. Whoever holds it by mistake, or not at all, still writes one at a time.
+It serves only fairness and speed. SQLite lets one process write at a time, whether or not it holds this lock.
 """
 
 import os
@@ -14,14 +14,14 @@ if sys.platform != "win32":
 
 
 class LockFile:
-    """A lock file, opened when needed. Closing it frees the lock, also while a thread waits for it."""
+    """A lock file, opened when needed. It may be closed, which releases the lock, even while a thread waits for it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.file: FileIO | None = None  # not its number, which may be another file's once it is closed
+        self.file: FileIO | None = None  # not its descriptor, which may be reused for another file once it is closed
 
     def acquire(self) -> None:
-        """Wait for the lock, however long; go on without it if the file is closed meanwhile, as before a fork."""
+        """Wait for the lock without a time limit; continue without it if the file is closed meanwhile, as by a fork."""
         if sys.platform != "win32":
             file = self.file
             if file is None:
@@ -33,7 +33,7 @@ class LockFile:
                     raise
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Release the lock."""
         file = self.file
         if sys.platform != "win32" and file is not None:
             with suppress(ValueError):  # closed meanwhile
@@ -47,7 +47,7 @@ class LockFile:
 
 
 def open_private(path: Path) -> int:
-    """Open a file to write, and return its descriptor; a new one is for its owner alone, whatever the umask says."""
+    """Open a file for writing and return its descriptor; only the owner may access a new file, whatever the umask."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""A ledger in this process: for trying things out, gone when the process ends."""
+"""A ledger in memory: for trying things out; it is gone when the process ends."""
 
 import os
 import threading
@@ -9,35 +9,36 @@ from holdfast.ledger.store import START, Row, Tip, Transaction, nested_error
 
 
 class MemoryStore:
-    """Rows in a list; its write transaction is the store itself behind a lock."""
+    """Rows in a list. The store itself serves as the write transaction, behind a lock."""
 
     address: str | None = None
-    patience = 0.0  # there is nobody else
+    patience = 0.0  # no other process writes
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
         self.location = "in memory"
         self._rows: list[Row] = []
-        self._reached = START  # the tip, as far as it is noted
-        self._start: Tip | None = None  # of the write under way
+        self._reached = START  # the tip, but perhaps without the last row: see `tip`
+        self._start: Tip | None = None  # the tip at the start of the current write
         self._secret: bytes | None = None
         self._content: str | None = None
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
         self._lock = threading.RLock()
-        self._writer: int | None = None  # the thread that decides
+        self._writer: int | None = None  # the thread that writes
         self._process = os.getpid()
 
     def tip(self) -> Tip | None:
         """Return the tip."""
         tip = self._reached
-        for row in self._rows[tip.seq + 1 :]:  # the first, or one whose writer was interrupted right after adding it
+        for row in self._rows[tip.seq + 1 :]:  # the first row, or one whose writer was interrupted after adding it
             tip = tip.after(row)
         return None if tip is START else tip
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
-        # Indexed here, so that adding a row is one step that no interrupt halves. Threads may index the same rows.
+        # Indexed here, not in `append`, so that adding a row is a single step that no interrupt can leave half done.
+        # Several threads may index the same rows.
         start, end = self._indexed, len(self._rows)
         for row in self._rows[start:end]:
             if row.key_digest is not None:
@@ -54,18 +55,18 @@ class MemoryStore:
         return self._rows[seq].hash if seq < len(self._rows) else None
 
     def start(self) -> Tip | None:
-        """Return the tip that was found; called inside `write`."""
+        """Return the tip at the start of the write; called inside `write`."""
         return self._start
 
     def append(self, row: Row) -> Row:
-        """Add the row, unless its key is there; called inside `write`."""
+        """Add the row, unless there is one with its key; called inside `write`."""
         standing = None if row.key_digest is None else self.find(row.key_digest)
         if standing is not None:
             return standing
         tip = self.tip()
         assert tip is not None
         reached = tip.after(row)
-        self._rows.append(row)  # now it is there, whatever interrupts: `tip` goes on from what is noted
+        self._rows.append(row)  # from here on the row counts, even if interrupted: `tip` adds it to `_reached`
         self._reached = reached
         return row
 
@@ -82,11 +83,11 @@ class MemoryStore:
         return self._content if self._rows else None
 
     def owner(self, content: str) -> str | None:
-        """Return the dataset, if this is its content: there is no other here."""
+        """Return the dataset if this is its content; a store in memory has only one."""
         return self.dataset if content == self.content() else None
 
     def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
-        """Begin with this row, unless another thread has."""
+        """Begin the ledger with this row; return False if another thread was first."""
         began: list[bool] = []
 
         def decide(_: Transaction) -> None:
@@ -99,9 +100,9 @@ class MemoryStore:
         return began[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
-        """Decide and append under the lock."""
+        """Run `decide` under the lock."""
         self._refuse_forked()
-        if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
+        if self._writer == threading.get_ident():  # a destructor or a signal handler that runs during a write
             raise nested_error(self.location)
         with self._lock:
             self._writer = threading.get_ident()
@@ -116,7 +117,7 @@ class MemoryStore:
         self.write(lambda _: None)
 
     def close(self) -> None:
-        """Do nothing: there are no files and connections."""
+        """Do nothing: there are no files or connections."""
 
     def _refuse_forked(self) -> None:
         if os.getpid() != self._process:

@@ -1,7 +1,7 @@
-"""Find a ledger where it is: in memory, in a file, in a database. Looking creates nothing.
+"""Find a ledger in memory, in a file or in a database. Looking for one creates nothing.
 
-One content of data has one ledger. Data in memory whose ledger is in memory too share it with every session of the
-process on the same rows; for the rest, witnesses remember where the ledger is and how far it had come.
+Data with the same content have one ledger. If it is in memory, all sessions of the process on the same rows share it;
+otherwise witnesses remember where the ledger is and its newest entry.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _in_memory: dict[str, MemoryStore] = {}  # by content
 
 
 class SharedBudget(UserWarning):
-    """A session continues with the budget that other sessions of this process have begun to spend."""
+    """A session shares a budget that other sessions of this process have begun to spend."""
 
 
 def open_ledger(
@@ -35,20 +35,20 @@ def open_ledger(
     reproducible: bool = False,
     witnesses: Sequence[Witness] = (),
 ) -> Ledger:
-    """Open the ledger of a dataset and re-check all of it; if there is none, it is still to be begun.
+    """Open the ledger of a dataset and re-check all of it; if there is none, return one that has not begun.
 
     Parameters
     ----------
     location
-        None keeps it in memory, one for each content and process; a path is one SQLite file; a URL
+        None keeps the ledger in memory, one for each content and process; a path is one SQLite file; a URL
         (``postgresql+psycopg://...``, ``sqlite:///...``) is a database that holds many datasets by name.
     dataset, fingerprint
-        The name of the data, and what tells it from other data.
+        The name of the data, and the fingerprint that distinguishes it from other data.
     reproducible
-        Whether draws will be predictable, from a seed. Only a ledger that was begun so can be opened so.
-        It has a budget of its own, for tests, and no witnesses.
+        Whether draws will be predictable, from a seed. Only a ledger that was begun this way can be opened this way.
+        It has a separate budget, for tests, and no witnesses.
     witnesses
-        Who else than this process remembers how far the ledger had come.
+        Witnesses, other than this process, that remember the newest entry of the ledger.
     """
     store = store_at(location, dataset)
     if isinstance(store, MemoryStore) and not reproducible:
@@ -73,7 +73,7 @@ def forget_all() -> None:
 
 
 def address_of(store: Store, location: str | Path | None) -> str:
-    """Return where a ledger is, the same however its location is written."""
+    """Return where a ledger is, in one form however its location is written."""
     if location is None:
         return "the memory of this process"
     if isinstance(location, Path) or "://" not in location:
@@ -84,20 +84,20 @@ def address_of(store: Store, location: str | Path | None) -> str:
 
 @dataclass(frozen=True)
 class Audit:
-    """What a look at a ledger without its data found.
+    """What `audit` found in a ledger without its data.
 
     Parameters
     ----------
     genesis
         The first entry.
     head
-        The newest entry that is there.
+        The newest entry.
     location
-        Where the ledger is, as it may be shown.
+        Where the ledger is, without passwords.
     confirmed_by
-        Who has seen this newest entry. If nobody has, entries may be missing at the end.
+        The witnesses that have seen this newest entry. Without any, entries may be missing at the end.
     spent, answered
-        What all questions have taken, and what the answers given cost, as a `Ledger` says it.
+        What all questions have taken, and the cost of the answers given, as in `Ledger`.
     """
 
     genesis: dict[str, Any]
@@ -109,9 +109,9 @@ class Audit:
 
 
 def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> Audit:
-    """Re-check a ledger without its data, and compare it with the witness beside it.
+    """Re-check a ledger without its data, and compare it with the witness file beside it.
 
-    `head` is a hash published earlier, which must be in the chain. `dataset` may be left out for a file of its own.
+    `head` is a hash published earlier, which must be in the chain. `dataset` may be left out if the ledger is a file.
     """
     store = store_at(location, dataset or "data")
     try:
@@ -123,7 +123,7 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
         witnesses = [] if content is None or not beside.exists() else [FileWitness(beside, content)]
         confirmed = WatchedStore(store, address_of(store, location), content).compare(*witnesses)
         found = Head(verification.tip.seq, verification.tip.hash)
-        tip = store.tip() or verification.tip  # as it is stored: it also knows what was taken
+        tip = store.tip() or verification.tip  # the stored tip also has what was taken
         spent = Spent(tip.taken_charge, tip.taken_intervals, tip.seq)
         return Audit(verification.genesis, found, store.location, tuple(confirmed), spent, answered(tip))
     finally:
@@ -131,7 +131,7 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
 
 
 def file_beside(data: Path) -> Path:
-    """Return where the ledger of a file, or of the folder that holds its columns, lies unless it is said.
+    """Return the default path of the ledger of a file, or of the folder that holds its columns.
 
     >>> file_beside(Path("flights.parquet.holdfast")) == file_beside(Path("flights.parquet"))
     True
@@ -151,7 +151,7 @@ def exists(location: str | Path | None, dataset: str) -> bool:
 
 
 def store_at(location: str | Path | None, dataset: str) -> Store:
-    """Return the place where the ledger of a dataset is, or may be begun."""
+    """Return the store where the ledger of a dataset is, or may be begun."""
     if not isinstance(dataset, str) or not 0 < len(dataset) <= MAX_DATASET_NAME or "\0" in dataset:
         raise InvalidArgument(
             f"dataset must be a name of 1 to {MAX_DATASET_NAME} characters; got {dataset!r}.", name="dataset"
@@ -173,7 +173,7 @@ def _from_url(location: str, dataset: str) -> Store:
 
     try:
         url = make_url(location)
-    except (ArgumentError, ValueError):  # the text may hold a password: do not quote it
+    except (ArgumentError, ValueError):  # do not quote the text: it may contain a password
         raise InvalidArgument("ledger must be a database URL; got one that cannot be read.", name="ledger") from None
     backend = url.get_backend_name()
     if backend == "sqlite" and url.database and url.database != ":memory:":

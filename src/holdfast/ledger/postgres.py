@@ -2,8 +2,8 @@
 
 The row of `holdfast_ledgers` is locked FOR UPDATE while an entry is added; PostgreSQL queues the writers.
 If the server is lost during COMMIT, nobody knows whether the entry was written: the answer was not shown, so at worst
-it was paid for in vain, and asking again finds it. Whoever may read `holdfast_ledgers` knows the ledgers' secrets:
-grant that to the accounts that run holdfast alone.
+it was paid for in vain, and asking again finds it. Anybody who may read `holdfast_ledgers` knows the ledgers' secrets:
+grant access only to the accounts that run holdfast.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from holdfast.ledger.database import AWAY, Connection, Database
 from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
 
 LOCK_TIMEOUT = 20  # seconds to wait for a lock
-CONNECT_TIMEOUT = 10  # seconds to wait for the server, unless the URL says otherwise
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables
 _APPEND_ONLY = """CREATE OR REPLACE FUNCTION holdfast_append_only() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"""
@@ -37,7 +36,7 @@ SQL = Statements(
 class PostgresStore(Database):
     """The rows of one dataset in a PostgreSQL database."""
 
-    # Whatever isolation the server prefers: writers queue, none is turned away.
+    # Set explicitly, whatever the server's default: under a stricter level, queued writers would fail to serialize.
     begin_statement = "BEGIN ISOLATION LEVEL READ COMMITTED"
     driver_errors = (psycopg.Error,)
 
@@ -48,7 +47,7 @@ class PostgresStore(Database):
         super().__init__(url.render_as_string(hide_password=True), dataset, SQL)
 
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
-        """Make the tables if they are not there, and fill them."""
+        """Create the tables if they are missing, and fill them."""
         with self._transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
             if connection.execute("SELECT to_regclass(%s)", (LEDGERS,)).fetchone() == (None,):
@@ -57,12 +56,10 @@ class PostgresStore(Database):
             return fill(connection)
 
     def connect(self, *, to_write: bool = False) -> psycopg.Connection[Any]:
-        """Connect; commits wait for the disk whatever the server's default is."""
-        connection = psycopg.connect(
-            **{"connect_timeout": CONNECT_TIMEOUT, **self._address, "client_encoding": "utf8"}, autocommit=True
-        )
+        """Connect; make commits wait for the disk, whatever the server's default."""
+        connection = psycopg.connect(**{**self._address, "client_encoding": "utf8"}, autocommit=True)
         encoding = connection.info.parameter_status("server_encoding")
-        if encoding != "UTF8":  # some texts could not be written
+        if encoding != "UTF8":  # some texts could not be stored
             connection.close()
             raise LedgerUnavailable(
                 f"Ledger {self.location} cannot be used: the database is encoded in {encoding}. Use one in UTF8.",
@@ -77,7 +74,7 @@ class PostgresStore(Database):
         return connection
 
     def execute_begin(self, connection: Connection) -> Connection:
-        """Begin; wait less for whoever has the lock when there is little to do."""
+        """Begin; if `patience` is short, wait no longer than that for the lock."""
         super().execute_begin(connection)
         if self.patience < LOCK_TIMEOUT:
             connection.execute(f"SET LOCAL lock_timeout TO {int(1000 * self.patience)}")
@@ -96,13 +93,12 @@ class PostgresStore(Database):
         return isinstance(error, psycopg.OperationalError)
 
     def translate(self, error: Exception) -> HoldfastError:
-        """Tell damage, and ledgers of an earlier version, from a server that is away or busy."""
+        """Distinguish damage, and ledgers of an earlier version, from a server that is unreachable or busy."""
         if isinstance(error, psycopg.errors.UndefinedColumn):
             return chain.unknown_format(self.location, None)
         if isinstance(error, psycopg.IntegrityError):
             return LedgerDamaged(
-                f"Ledger {self.location} is damaged: entries of {self.dataset} lie beyond its head. "
-                "Restore the ledger.",
+                f"Ledger {self.location} is damaged: {self.dataset} has entries beyond its head. Restore the ledger.",
                 location=self.location,
             )
         return LedgerUnavailable(

@@ -1,4 +1,4 @@
-"""Reading a ledger back: its rows in order, all of it re-checked, the proof of one entry."""
+"""Reading a ledger back: its rows in order, the proof of one entry, a re-check of the whole ledger."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def rows_of(store: Store, start: int, limit: int | None = None) -> Iterator[Row]
 
 
 def receipt_under(head: Head, store: Store, seq: int, known: tree.Tree) -> tuple[TreeReceipt, tree.Tree]:
-    """Return the proof that entry `seq` lies under the head, and the tree up to it; `known` is as much as is known."""
+    """Return the proof that entry `seq` is under the head, and `known` grown to the tree over all entries before it."""
     if seq > head.seq:
         raise UnknownName(f"No entry {seq} in ledger {store.location}. It has entries 0 to {head.seq}.", name=seq)
 
@@ -39,7 +39,7 @@ def receipt_under(head: Head, store: Store, seq: int, known: tree.Tree) -> tuple
         newest_digest = chain.digest(newest.body)
         receipt = TreeReceipt(seq, own.body, own.previous, head, root, path, newest.previous, newest_digest)
         sound = receipt.leads_to(head.hash)
-    except (ValueError, IndexError):  # rows are missing, or no hashes are where they should be
+    except (ValueError, IndexError):  # rows are missing, or stored hashes are not valid hashes
         sound = False
     if not sound:
         raise chain.damaged(store.location, seq, f"it does not lead to the head, entry {head.seq}")
@@ -47,10 +47,10 @@ def receipt_under(head: Head, store: Store, seq: int, known: tree.Tree) -> tuple
 
 
 def verify_store(store: Store, published: str | None = None) -> chain.Verification:
-    """Re-check the whole ledger, while others may be writing.
+    """Re-check the whole ledger, even while others are writing.
 
-    The tip and its row are written together, so whoever reads rows first and the tip afterwards never finds
-    fewer than were there; if the tip has moved on meanwhile, the rows up to it must be there by now.
+    A row and the tip that includes it are written together, so a tip read after the rows is never behind them. If it is
+    ahead, because somebody wrote meanwhile, the rows up to it must exist by then, and are read next.
     """
     verification = chain.Verification(store.location, published)
     while True:

@@ -1,11 +1,11 @@
-"""A receipt proves one entry to somebody who has neither the data nor the ledger, only a published head.
+"""Receipts: proof of one entry to somebody who has neither the data nor the ledger, only a published head.
 
     1  the entry's text, the hash before it and the root before it give the entry's hash
     2  the entry's hash and the path give the root that the head contains
     3  that root, the digest of the head's text and the hash before the head give the head's hash
 
-The size of a receipt is that of the text plus 64 characters for each doubling of the ledger. Receipts of ledgers of
-format 2 list the digests of all later entries instead; they are still checked.
+A receipt is as large as the text, plus 64 characters for each doubling of the ledger. Receipts of ledgers of format 2
+list the digests of all later entries instead; they can still be checked.
 """
 
 import json
@@ -49,7 +49,7 @@ class Receipt(ABC):
         if not isinstance(self.body, str):
             raise InvalidArgument("receipt must have a text as its body; got another type.", name="receipt")
         for text in (self.previous, self.head.hash, *self._hashes()):
-            # Nothing of another length can be hashed as if it were two fields, or half of one.
+            # With fixed lengths, no text can be hashed as if it were two fields, or half of one.
             if not isinstance(text, str) or _HASH.fullmatch(text) is None:
                 message = f"receipt must have hashes of 64 lower-case hexadecimal characters; got {text!r:.100}."
                 raise InvalidArgument(message, name="receipt")
@@ -98,7 +98,8 @@ class TreeReceipt(Receipt):
     root
         The root over all entries before this one.
     path
-        The hashes beside the way from the entry up to the root over all entries before the head; none for the head.
+        The sibling hashes on the way from the entry up to the root over all entries before the head; empty for the
+        head.
     head_previous, head_digest
         The hash of the entry before the head, and the digest of the head's text.
     """
@@ -112,7 +113,7 @@ class TreeReceipt(Receipt):
         return (self.root, self.head_previous, self.head_digest, *self.path)
 
     def leads_to(self, head_hash: str) -> bool:
-        """Whether the path leads there."""
+        """Whether the path leads to the head with this hash."""
         own = (self.previous, chain.digest(self.body))
         reached = chain.link(self.seq, *own, self.root)
         if self.seq == self.head.seq:
@@ -123,7 +124,7 @@ class TreeReceipt(Receipt):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChainReceipt(Receipt):
-    """Of a ledger of format 2: leads to the head through `later`, the digests of all entries after it."""
+    """A receipt of a ledger of format 2: leads to the head through `later`, the digests of all entries after it."""
 
     later: tuple[str, ...]
 
@@ -131,7 +132,7 @@ class ChainReceipt(Receipt):
         return self.later
 
     def leads_to(self, head_hash: str) -> bool:
-        """Whether the chain leads there."""
+        """Whether the chain leads to the head with this hash."""
         reached = self.previous
         for body_digest in (chain.digest(self.body), *self.later):
             reached = sha256((reached + body_digest).encode()).hexdigest()

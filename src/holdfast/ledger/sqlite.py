@@ -2,21 +2,22 @@
 
 Durable: write-ahead log with synchronous=FULL, so the log is on disk before a commit is visible to anyone.
 
-In turn: SQLite itself lets a writer that finds the file busy sleep, up to 100 ms at a time, whoever comes
-first afterwards. Writers therefore queue on a lock file beside the ledger and find it free. The lock file is
-for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. The committer's thread waits for it as long as it
-takes; who waits for the committer gives up after a while: a process that was stopped while it held the lock does not
-stop others for good. Reading needs no lock.
+In turn: a writer that finds the file busy sleeps, in SQLite itself, up to 100 ms at a time, and writers get the file
+in no particular order. Writers therefore queue on a lock file beside the ledger, and then find the ledger free. The
+lock file is only for fairness; BEGIN IMMEDIATE alone prevents overspending. The committer's thread waits for the lock
+file without a time limit, but threads that wait for the committer give up after a while, so that a process that was
+stopped while it held the lock does not block others forever. Reading needs no lock.
 
-Whole from the start: a new ledger is built under another name and linked into place, first entry included, unless
-there is one. So an empty or half-written file at the ledger's own name is damage, never a beginning.
+Complete from the start: a new ledger, including its first entry, is built under another name and then linked into
+place, unless there is one already. So an empty or half-written file at the ledger's own name is damage, never a new
+ledger.
 
-Private: the file holds the ledger's secret, so it and what lies beside it are created for their owner alone.
+Private: the file holds the ledger's secret, so it and the files beside it are created with access for the owner only.
 
-Direct: while only one thread of this process writes, and no other process, it need not hand its entry to the
-committer's thread. Its locks and its transaction are then held by context managers written in C, and the lock file by a
-`finally` that begins with a C call: Python handles no signal between an exception and these, so an interrupt at any
-point rolls back and releases all.
+Direct: while one thread of this process is the only writer, it need not hand its entry to the committer's thread. Its
+locks and its transaction are then held by context managers written in C, and the lock file by a `finally` that begins
+with a C call. Python handles no signal between an exception and these, so an interrupt at any point rolls back and
+releases everything.
 """
 
 import os
@@ -45,9 +46,9 @@ if sys.platform != "win32":
     import fcntl
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
-_POLL = 0.005  # seconds between two looks at a busy file
-_STILL = 1.0  # seconds without a change after which nobody is moving the log into the file
-_OLD = 3_600.0  # seconds; nobody builds a ledger for so long
+_POLL = 0.005  # seconds between two checks of a busy file
+_STILL = 1.0  # seconds without a change after which no checkpoint (log moved into the file) can be under way
+_OLD = 3_600.0  # seconds; building a ledger never takes this long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
@@ -59,7 +60,7 @@ SQL = Statements(
     lock="",  # BEGIN IMMEDIATE locks the file
     tables=(
         f"{_ledgers} WITHOUT ROWID",
-        _entries,  # with row ids: what lies at the end of such a table is added to, not divided anew
+        _entries,  # with row ids: appending to such a table fills its last page, without splitting pages
         _index,
         *(
             _APPEND_ONLY.format(table=table, act=act)
@@ -77,25 +78,25 @@ class SqliteStore(Database):
 
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
         self._path = path.absolute()
-        self._lock_file = LockFile(self._sibling("-lock"))  # before a fork may want to close it
+        self._lock_file = LockFile(self._sibling("-lock"))  # set first: from `super().__init__` on, a fork closes it
         super().__init__(str(path), dataset, SQL, os.path.realpath(path))
         self._resources.append(self._lock_file)
-        self._queues_since = inf  # when the committer's thread began to wait for the lock file, if it does
+        self._queues_since = inf  # when the committer's thread began to wait for the lock file; inf if it does not wait
         self._name = str(self._path)
         self._own_file = own_file
         self._inspected = False
         self._inode: int | None = None
-        self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
-        self._seq = -1  # in the file then
-        self._older: tuple[int, int, int] | None = None  # the state in which it was found to be an older copy
+        self._state: tuple[int, int, int] | None = None  # of the file, when it was last checked
+        self._seq = -1  # the newest entry in the file then
+        self._older: tuple[int, int, int] | None = None  # the state in which the file was found to be an older copy
         self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
         self._log_lost = False
-        self._last_thread: int | None = None  # that wrote
+        self._last_thread: int | None = None  # the thread that wrote last
 
     # -- writing directly -----------------------------------------------------------------------------------------
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
-        """Write directly if one thread is the only writer, else hand over: several are faster together."""
+        """Write directly if this thread is the only writer; otherwise use the committer: a batch is faster."""
         self._check_process()
         thread, last, self._last_thread = threading.get_ident(), self._last_thread, threading.get_ident()
         alone = thread == last and self._writer is None and not self._committer
@@ -103,7 +104,7 @@ class SqliteStore(Database):
             super().write(decide)
 
     def _write_directly(self, decide: Callable[[Transaction], None]) -> bool:
-        """Write in this thread; False, and nothing done, if the file is not open (yet) or busy."""
+        """Write in this thread; return False, with nothing done, if the file is busy or not open (yet)."""
         if sys.platform == "win32" or self._closed:
             return False
         with self._writes.lock:
@@ -114,7 +115,7 @@ class SqliteStore(Database):
                     return False
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    with connection:  # rolls back unless the last statement was reached
+                    with connection:  # rolls back if anything raises
                         connection.execute(self.begin_statement)
                         self._check_same_file()
                         transaction = DatabaseTransaction(self.sql, self.dataset, connection)
@@ -122,25 +123,25 @@ class SqliteStore(Database):
                         transaction.finish()
                         self.commit(connection)
                 except BlockingIOError:
-                    return False  # the committer's thread waits, so that this one can be interrupted
+                    return False  # leave the waiting to the committer's thread, so that this one can be interrupted
                 except ValueError:
                     if not file.closed:
                         raise
-                    return False  # closed by a handler that forked before anything was written
+                    return False  # a signal handler forked, and so closed the file, before anything was written
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
                         return False
                     self._writes.close()
                     raise self.translate(error) from error
-                finally:  # first of all a C call: no signal is handled before it
-                    if not file.closed:  # by a handler that forked
+                finally:  # begins with a C call: no signal is handled before it
+                    if not file.closed:  # unless a signal handler forked
                         fcntl.flock(file, fcntl.LOCK_UN)
             finally:
                 self._writer = None
         return True
 
     def tip(self) -> Tip | None:
-        """Return the tip; refuse a file that took the place of the one that was opened."""
+        """Return the tip; raise if another file has replaced the one that was opened."""
         self._check_same_file()
         self._check_log()
         return super().tip()
@@ -148,7 +149,7 @@ class SqliteStore(Database):
     # -- what differs from other databases --------------------------------------------------------------------------
 
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
-        """Fill a new file, or one that is there."""
+        """Fill a new file, or one that exists."""
         if not self._path.exists() and self._build(fill):
             return True
         if self._own_file:
@@ -158,24 +159,24 @@ class SqliteStore(Database):
                 for statement in self.sql.tables:
                     connection.execute(statement)
             filled = fill(connection)
-        self._writes.close()  # the next connection finds the tables and turns the write-ahead log on
+        self._writes.close()  # the next connection finds the tables and turns on the write-ahead log
         return filled
 
     def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
         """Open the file, which must exist."""
-        if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
+        if self._forked_while_open:  # SQLite would believe that this process already holds the file locks
             raise self._unavailable("this process was forked while the file was open. Start the process again")
         self._refuse_lost_log()
-        if self._inode is None:  # before: an interrupt's traceback must not hold a connection that nobody can close
+        if self._inode is None:  # before connecting: if interrupted here, no connection is left that nobody can close
             self._inode = _inode(self._name)
         connection = self._connect(self._path)
         if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
-            connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
+            connection.execute("PRAGMA busy_timeout=0")  # only BEGIN can find the file busy: `execute_begin` waits
             self._log_inode = _inode(f"{self._name}-wal")
         return connection
 
     def commit(self, connection: Any) -> None:
-        """Commit; then make sure that it did not go to a log that was removed."""
+        """Commit; then check that the log it was written to has not been removed."""
         super().commit(connection)
         self._check_log()
 
@@ -184,7 +185,7 @@ class SqliteStore(Database):
         return connection.in_transaction
 
     def execute_begin(self, connection: Connection) -> Connection:
-        """Begin, also if a program that does not queue on the lock file writes just now."""
+        """Begin; wait if a program that does not queue on the lock file is writing."""
         deadline = time.monotonic() + self._patience()
         while True:
             try:
@@ -197,23 +198,23 @@ class SqliteStore(Database):
         try:
             self._check_same_file()
         except BaseException:
-            self._roll_back(connection)  # else nobody could write, not even to put the newest copy back
+            self._roll_back(connection)  # otherwise nobody could write, not even to restore the newest copy
             raise
         return connection
 
     def tables_missing(self, error: Exception) -> bool:
-        """Whether the file has no tables of ours."""
+        """Whether the file lacks holdfast's tables."""
         return str(error).startswith("no such table")
 
     def translate(self, error: Exception) -> HoldfastError:
-        """Tell damage, and ledgers of an earlier version, from a file that is busy, full or forbidden."""
+        """Distinguish damage, and ledgers of an earlier version, from a file that is busy, full or forbidden."""
         if str(error).startswith("no such column"):
             return chain.unknown_format(self.location, None)
         if _code(error) in _DAMAGE:
             return self._damaged(f"SQLite says {str(error)!r}. Restore the file from a copy.")
         return LedgerUnavailable(
             f"Ledger {self.location} cannot be used: SQLite says {str(error)!r}. "
-            "Check that the file and its folder may be written and that the disk has room, then try again.",
+            "Check that the file and its folder are writable and that the disk has room, then try again.",
             location=self.location,
         )
 
@@ -233,7 +234,7 @@ class SqliteStore(Database):
             self._lock_file.release()
 
     def look(self) -> None:
-        """Give up when this was closed, or when the lock was held elsewhere for too long."""
+        """Give up if this store was closed, or if the lock was held elsewhere for too long."""
         waited = time.monotonic() - self._queues_since
         if waited > 0 and self._closed:
             raise closed_error(self.location)
@@ -247,42 +248,42 @@ class SqliteStore(Database):
         return min(LOCK_TIMEOUT, self.patience)
 
     def close_for_fork(self) -> None:
-        """Close the lock file, too: a child that had it would keep the lock when its parent is killed."""
+        """Close the lock file, too: a child that inherited it would keep the lock after its parent is killed."""
         super().close_for_fork()
         self._lock_file.close()
 
     def _check_same_file(self) -> None:
-        """Refuse to go on with a file that was moved away, or that an older copy was written into.
+        """Refuse to continue with a file that was moved away, or that was overwritten with an older copy.
 
-        A connection would go on from the pages that it remembers. The file itself, without its log, changes only when
-        somebody moves the log into it, and then it only gets newer.
+        A connection would continue from the pages that it has cached. The file itself, without its log, changes only
+        when somebody moves the log into it (a checkpoint), and then it only gets newer.
         """
         if self._inode is None:
             return
         state = self._state_of_file()
         if state != self._state:
-            known = self._seq  # before looking: another thread may look later, and note more before this one does
+            known = self._seq  # read before the file: another thread may read the file later, but store `_seq` earlier
             seq = self._seq_in_file()
-            # Twice: while somebody moves the log into the file, half of a page may be new.
+            # Read twice: while somebody moves the log into the file, half of a page may be new.
             if seq is not None and seq == self._seq_in_file():
                 if seq < known and (state == self._older or self._stays_before(known)):
                     self._older = state
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, max(seq, self._seq)
-        self._refuse_lost_log()  # whether it was lost just now, `commit` looks
+        self._refuse_lost_log()  # only if known to be lost: `commit` checks whether it was lost just now
 
     def _state_of_file(self) -> tuple[int, int, int]:
-        """Return what changes whenever the file does."""
+        """Return times and size, which change whenever the file does."""
         found = _stat(self._name)
         if found is None or found.st_ino != self._inode:
-            raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
+            raise self._unavailable("the file was moved or replaced since it was opened. Open it again")
         return found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
     def _stays_before(self, known: int) -> bool:
-        """Whether the file ends before this entry, also when nobody is moving the log into it any more.
+        """Whether the file still ends before this entry once nobody is moving the log into it any more.
 
-        Until then, of a table that several ledgers share, a page may be new and the next one old: what lies on neither
-        is on its way from one to the other.
+        During such a move some pages are new and others old. In a table that several ledgers share, a row that moves
+        from one page to another can then be on neither.
         """
         state, since, until = None, 0.0, time.monotonic() + LOCK_TIMEOUT
         while True:
@@ -296,23 +297,23 @@ class SqliteStore(Database):
             time.sleep(_POLL)
 
     def _seq_in_file(self) -> int | None:
-        """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
+        """Return the newest entry in the file without its log, -1 for none; None if it cannot be read just now."""
         try:
             connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
             try:
                 found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
             finally:
                 connection.close()
-        except sqlite3.Error as error:  # else somebody is moving the log into it
+        except sqlite3.Error as error:  # other errors: somebody is moving the log into it
             return -1 if self.tables_missing(error) else None
         return -1 if found is None else Tip._make(found).seq
 
     def _check_log(self) -> None:
-        """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
+        """Refuse to continue if the write-ahead log was removed: it holds answers, and others cannot see new ones."""
         if self._log_is_gone():
-            with self._writes.lock:  # whoever closes the last connection, as before a fork, removes the log, too
+            with self._writes.lock:  # a thread that closes the last connection, as before a fork, removes the log, too
                 if self._log_is_gone():
-                    self._state_of_file()  # else the folder is away, or was moved, with both of them
+                    self._state_of_file()  # raises if the file is gone too: the folder was moved, or is out of reach
                     self._log_lost |= self._log_is_gone()
         self._refuse_lost_log()
 
@@ -328,16 +329,16 @@ class SqliteStore(Database):
             )
 
     def probe(self) -> None:
-        """Raise if nothing could be written now, be it in a file that is still to be made."""
+        """Raise if nothing could be written now, even if the file has yet to be created."""
         if not self.present() and not os.access(self._path.parent, os.W_OK | os.X_OK):
-            raise self._unavailable("its folder may not be written")
+            raise self._unavailable("its folder is not writable")
         super().probe()
 
     def present(self) -> bool:
-        """Whether the file is there; then it has been looked at."""
+        """Whether the file exists; if so, it has been inspected."""
         if not self._inspected:
             try:
-                has_log = self._sibling("-wal").exists()  # looked at first: somebody may begin the ledger just now
+                has_log = self._sibling("-wal").exists()  # before the file: somebody may begin the ledger just now
                 has_file = self._path.exists()
             except OSError as error:
                 raise self._unavailable(f"it is out of reach ({error.strerror})") from error
@@ -351,7 +352,7 @@ class SqliteStore(Database):
         return True
 
     def _inspect(self) -> None:
-        """Look inside a file that is there."""
+        """Check what an existing file contains."""
         if self._path.is_dir():
             raise self._unavailable("it is a folder")
         if self._path.stat().st_size == 0:
@@ -361,7 +362,7 @@ class SqliteStore(Database):
             if self._own_file and not names:
                 raise self._damaged("the head is gone. Restore the file from a copy.")
             if self._own_file and len(names) == 1:
-                (self.dataset,) = names  # data may be renamed; its fingerprint decides
+                (self.dataset,) = names  # data may have been renamed; the fingerprint decides
         elif self._own_file:
             raise self._damaged("the file is a database, but holds no ledger. Choose another file name.")
         self._inspected = True
@@ -378,7 +379,7 @@ class SqliteStore(Database):
         try:
             for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {setting}")
-            if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave foreign files as they are
+            if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # do not change files of other programs
                 connection.execute("PRAGMA journal_mode=WAL")
         except BaseException:
             connection.close()
@@ -386,15 +387,15 @@ class SqliteStore(Database):
         return connection
 
     def _build(self, fill: Callable[[Connection], bool]) -> bool:
-        """Build the file under another name and link it into place; False if there is one by then."""
+        """Build the file under another name and link it into place; return False if somebody else was first."""
         try:
-            for leftover in self._path.parent.glob(f"{escape(self._path.name)}-*-new*"):  # of processes that died here
+            for leftover in self._path.parent.glob(f"{escape(self._path.name)}-*-new*"):  # of killed processes
                 if time.time() - leftover.stat().st_mtime > _OLD:
                     leftover.unlink(missing_ok=True)
             new = self._sibling(f"-{secrets.token_hex(4)}-new")
             os.close(open_private(new))  # SQLite gives its log the permissions of the file
             with opening:
-                connection = self._writes.connection = self._connect(new, "rwc")  # known to whoever forks
+                connection = self._writes.connection = self._connect(new, "rwc")  # so that a fork closes it
             try:
                 connection.execute(self.begin_statement)
                 for statement in self.sql.tables:
@@ -445,7 +446,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 def _sync(path: Path) -> None:
-    if sys.platform == "win32":  # has no way to sync a folder
+    if sys.platform == "win32":  # Windows cannot sync a folder
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -1,8 +1,8 @@
-"""What a place must do to hold a ledger.
+"""The interface of a store, which holds the rows of a ledger.
 
-A store knows rows and their order, nothing of budgets. Entries are only ever appended, together with the new
-tip, in one transaction: so a row that is there once is there for good, and reading in pieces is safe. It also keeps the
-ledger's secret, which no entry holds.
+A store knows rows and their order, but nothing about budgets. Rows are only ever appended, together with the new tip,
+in one transaction: a row, once written, is there for good, and reading in pieces is safe. A store also keeps the
+ledger's secret, which no entry contains.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ MAX_DATASET_NAME = 200  # characters
 class Tip(NamedTuple):
     """Where the ledger ends; stored apart from the rows, so that rows missing at the end are noticed.
 
-    `charge` and `intervals` are what the entries cost. What was *taken* of the two caps is at least that: it also holds
-    questions that are being answered, those that never were, and what processes have taken ahead. `places` is how many
-    numbers of questions were given out.
+    `charge` and `intervals` are the cost of all entries. What was *taken* from the two caps is at least that: it also
+    includes questions that are being answered, questions that never were answered, and what processes have taken ahead.
+    `places` is how many question numbers were given out.
     """
 
     seq: int
@@ -37,17 +37,17 @@ class Tip(NamedTuple):
         return self[5:]
 
     def taking(self, charge: int, intervals: int, places: int) -> "Tip":
-        """Return this tip with so much taken in all."""
+        """Return this tip with these totals taken."""
         return self._replace(taken_charge=charge, taken_intervals=intervals, places=places)
 
     def after(self, row: "Row") -> "Tip":
-        """Return this tip moved to a row."""
+        """Return the tip after appending a row."""
         peaks = tree.append(self.peaks, row.seq, row.hash)
         return Tip(row.seq, row.hash, row.charge, row.intervals, peaks, *self.taken)
 
 
 class Row(NamedTuple):
-    """One entry as stored. All beside `body` follows from the bodies and is re-checked against them."""
+    """One entry as stored. Everything except `body` follows from the bodies and is re-checked against them."""
 
     seq: int
     key_digest: str | None  # sha256 of the key: keys may be longer than an index allows
@@ -58,18 +58,18 @@ class Row(NamedTuple):
     intervals: int
 
 
-START = Tip(-1, "0" * 64, 0, 0)  # what the first entry follows
+START = Tip(-1, "0" * 64, 0, 0)  # the tip before the first entry
 
 
 class Transaction(Protocol):
     """An open write transaction: nobody else writes to this ledger until it ends."""
 
     def start(self) -> Tip | None:
-        """Return the tip as it was found; None if there is no ledger."""
+        """Return the tip at the start of the transaction; None if there is no ledger."""
         ...
 
     def tip(self) -> Tip | None:
-        """Return the tip as it was moved since, by all that is written together; nobody else can move it."""
+        """Return the tip after everything that was written in this transaction so far, by any thread."""
         ...
 
     def hash_at(self, seq: int) -> str | None:
@@ -77,23 +77,23 @@ class Transaction(Protocol):
         ...
 
     def append(self, row: Row) -> Row:
-        """Add the row and move the tip to it, and return it; if there is one with its key, return that one."""
+        """Add the row, move the tip to it and return it; if there is a row with its key already, return that row."""
         ...
 
     def take(self, tip: Tip) -> None:
-        """Note what is taken from now on; all else of this tip must be as it stands."""
+        """Set what is taken; everything else in this tip must equal the current tip."""
         ...
 
 
 class Store(Protocol):
     """Holds the rows of one dataset."""
 
-    address: str | None  # what tells this ledger from all others in this process; None: there is no other way to it
-    patience: float  # seconds to wait, at most, for whoever else writes; each store has a limit of its own
+    address: str | None  # identifies this ledger within this process; None if no other store can reach it
+    patience: float  # seconds to wait, at most, for other writers; each store also has its own limit
 
     @property
     def location(self) -> str:
-        """Where this is, as it may be shown; passwords masked."""
+        """Where this is, with passwords masked."""
         ...
 
     @property
@@ -118,15 +118,15 @@ class Store(Protocol):
         ...
 
     def secret(self) -> bytes | None:
-        """Return what `begin` was given, or None if there is no ledger yet."""
+        """Return the secret that `begin` was given, or None if there is no ledger yet."""
         ...
 
     def content(self) -> str | None:
-        """Return what `begin` was given as the content of the data; None if there is no ledger yet, or for tests."""
+        """Return the content of the data that `begin` was given; None if there is no ledger yet, or for tests."""
         ...
 
     def owner(self, content: str) -> str | None:
-        """Return which dataset has a ledger for this content here."""
+        """Return the dataset that has a ledger for this content here; None if there is none."""
         ...
 
     def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
@@ -136,8 +136,8 @@ class Store(Protocol):
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Lock, run `decide`, and commit durably before returning; roll back if it raises.
 
-        `decide` may be run more than once; only its last run counts. What other threads want to write meanwhile may
-        be committed together with it: one sync to disk for all of them.
+        `decide` may be run more than once; only its last run counts. Other threads' writes may be committed in the same
+        transaction, with one sync to disk for all of them.
         """
         ...
 
@@ -151,12 +151,12 @@ class Store(Protocol):
 
 
 def closed_error(location: str) -> LedgerUnavailable:
-    """Word the refusal of a store that was closed."""
+    """Return the error for a store that was closed."""
     return LedgerUnavailable(f"Ledger {location} is closed; open a new session or ledger.", location=location)
 
 
 def nested_error(location: str) -> LedgerUnavailable:
-    """Word the refusal of a write inside a write of the same thread, which would wait for itself."""
+    """Return the error for a write inside a write of the same thread, which would deadlock."""
     return LedgerUnavailable(
         f"Ledger {location} cannot be written by a destructor or signal handler that runs during a write.",
         location=location,
@@ -164,7 +164,7 @@ def nested_error(location: str) -> LedgerUnavailable:
 
 
 def second_ledger(location: str, owner: str) -> InvalidArgument:
-    """Word the refusal to begin a second ledger for content that has one under another name."""
+    """Return the error for beginning a second ledger for content that has one under another name."""
     return InvalidArgument(
         f"These rows have a ledger in {location} already, as dataset {owner!r}; a second one would spend one budget"
         f" twice. Open them under that name: holdfast.open(..., name={owner!r}), or {owner}=FILE for a server.",

@@ -1,4 +1,4 @@
-"""A Merkle tree over the hashes of all entries: what proves one of n of them with about log2(n) hashes.
+"""A Merkle tree over the hashes of all entries, which proves one of n entries with about log2(n) hashes.
 
     leaf(hash)         sha256(00 followed by the 32 bytes of the entry's hash)
     node(left, right)  sha256(01 followed by both), 32 bytes each
@@ -6,7 +6,7 @@
     root of one        its leaf
     root of n          node(root of the first k, root of the rest), k the largest power of two below n
 
-as in RFC 6962 and RFC 9162. A leaf never passes for a node, and the entries' own texts begin with neither byte.
+as in RFC 6962 and RFC 9162. A leaf cannot be mistaken for a node, and the entries' own texts begin with neither byte.
 
 The n leaves form complete subtrees, one for each binary digit 1 of n, the largest first. Their roots, the *peaks*, are
 all that is needed to append and to compute the root; a path also needs subtrees further inside.
@@ -39,10 +39,10 @@ def node(left: bytes, right: bytes) -> bytes:
 
 
 def append(peaks: str, size: int, entry_hash: str) -> str:
-    """Return the peaks of size + 1 leaves from those of `size`, as one text of 64 characters for each."""
+    """Return the peaks of size + 1 leaves from those of `size` leaves, as one text with 64 characters per peak."""
     added = leaf(entry_hash)
     end = len(peaks)
-    while size & 1:  # the last subtree is as large as what is added: both become one
+    while size & 1:  # the last subtree is as large as the added one: merge them
         end -= 64
         added = node(bytes.fromhex(peaks[end : end + 64]), added)
         size >>= 1
@@ -56,7 +56,7 @@ def root(peaks: str) -> str:
 
 
 def root_of_path(entry_hash: str, index: int, size: int, path: Sequence[str]) -> str | None:
-    """Return the root of the `size` leaves under which the path puts entry `index`; None if the path does not fit."""
+    """Return the root of `size` leaves that the path implies for entry `index`; None if the path has a wrong length."""
     right_turns = []
     while size > 1:
         half = 1 << (size - 1).bit_length() - 1
@@ -102,7 +102,7 @@ class Tree:
         self.size += 1
 
     def grown(self, entry_hashes: Iterable[str]) -> "Tree":
-        """Return a tree with these entries added; this one stays as it is, for threads that read it."""
+        """Return a tree with these entries added; this one is unchanged, since other threads may be reading it."""
         after = Tree()
         after.size, after._peaks, after._levels = self.size, self._peaks.copy(), [one.copy() for one in self._levels]
         for entry_hash in entry_hashes:
@@ -112,8 +112,8 @@ class Tree:
     def prove(self, index: int, size: int, read_block: ReadBlock) -> tuple[str, tuple[str, ...]]:
         """Return the root before entry `index`, and its path under the root of the first `size` entries.
 
-        The path lists the roots beside the way from the leaf up. It is empty for an entry that is not under that root.
-        `read_block(j)` returns the hashes of the entries from j * BLOCK on, up to BLOCK of them; it is asked for at
+        The path lists the sibling roots from the leaf up. It is empty for an entry that is not under that root.
+        `read_block(j)` returns the hashes of the entries from j * BLOCK on, up to BLOCK of them; it is called for at
         most two blocks.
         """
         read = cache(read_block)
@@ -135,7 +135,7 @@ class Tree:
         self._levels[level].append(subtree)
 
     def _subtree(self, start: int, end: int, read: ReadBlock) -> bytes:
-        """Return the root of these leaves; `start` is a multiple of a power of two that is not below their number."""
+        """Return the root of these leaves; `start` must be a multiple of a power of two that is >= end - start."""
         count = end - start
         if count < BLOCK:
             within, hashes = start % BLOCK, read(start // BLOCK)

@@ -1,14 +1,14 @@
-"""A ledger's store, watched by witnesses: what they saw must be in it, and they are told what becomes of it.
+"""A store watched by witnesses: it must contain every entry that they saw, and new entries are reported to them.
 
-A ledger that ends before what a witness saw has gone back in time: somebody put an old copy in its place, or copied the
-file without its write-ahead log. One that does not contain what a witness saw at all is another ledger for the same
-data. Either would hand the same budget out a second time, so both are refused: when the ledger is opened, when it is
-begun, and at every later look and write.
+A ledger that ends before an entry that a witness saw has gone back in time: somebody put an old copy in its place, or
+copied the file without its write-ahead log. A ledger that is long enough, but has a different entry there, is another
+ledger for the same data. Either would hand out the same budget a second time, so both are refused: when the ledger is
+opened, when it is begun, and at every later read of the tip and every write.
 
-A write compares what this process saw with the tip that its transaction found: what is written in it follows that tip,
-so one comparison does for all answers that are written together. The witnesses are told what the transaction reached,
-once it is durable, by whichever of its threads comes first: they are never ahead of the ledger, and nobody is shown an
-answer before they were told of it.
+A write compares what this process saw with the tip at the start of its transaction. Everything written in the
+transaction follows that tip, so one comparison is enough for all answers that are written together. Once the
+transaction is durable, the first of its threads to continue reports the new tip to the witnesses. So witnesses are
+never ahead of the ledger, and no answer is shown before they have been told of it.
 """
 
 import json
@@ -20,9 +20,9 @@ from holdfast.ledger.group_commit import duplicate
 from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
 from holdfast.ledger.witness import SPLIT, Seen, Witness
 
-LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
+LOST = "lost"  # in the body of an entry that records a restore: the newest tip that was seen before it
 _READ = 2_000  # rows read at a time
-_beginning: dict[str, str] = {}  # contents whose ledger a thread is beginning, and its address
+_beginning: dict[str, str] = {}  # by content: the address of the ledger that a thread is beginning
 
 
 class WatchedStore:
@@ -31,11 +31,11 @@ class WatchedStore:
     Parameters
     ----------
     store
-        What is watched.
+        The store to watch.
     address
-        Where it is, the same however its location is written.
+        Where it is, in one form however its location is written.
     content
-        What the data is known by; None for tests, which have budgets of their own.
+        The identity of the data (`content_of`); None for tests, which have separate budgets.
     """
 
     def __init__(self, store: Store, address: str, content: str | None) -> None:
@@ -43,12 +43,12 @@ class WatchedStore:
         self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
-        self._told: Tip | None = None  # the witnesses, last
-        self._forked: HoldfastError | None = None  # once somebody was seen to go on from a copy: no further
+        self._told: Tip | None = None  # the tip last reported to the witnesses
+        self._forked: HoldfastError | None = None  # once somebody has continued from a copy: every later call raises it
 
     @property
     def location(self) -> str:
-        """Where the ledger is, as it may be shown."""
+        """Where the ledger is, without passwords."""
         return self.store.location
 
     @property
@@ -58,7 +58,7 @@ class WatchedStore:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait, at most, for whoever else writes."""
+        """Seconds to wait, at most, for other writers."""
         return self.store.patience
 
     @patience.setter
@@ -66,8 +66,8 @@ class WatchedStore:
         self.store.patience = seconds
 
     def watch(self, *witnesses: Witness) -> None:
-        """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
-        self._confirmed += self.compare(*witnesses)  # before they are told
+        """Refuse the ledger if it lacks an entry that one of these witnesses saw; report new entries to them."""
+        self._confirmed += self.compare(*witnesses)  # before anything is reported to them
         self._witnesses.extend(witnesses)
         self._tell(self.store.tip())
 
@@ -76,10 +76,10 @@ class WatchedStore:
         return self._confirmed
 
     def compare(self, *witnesses: Witness) -> list[str]:
-        """Refuse the ledger if it lacks what one of these saw; return who of them saw its newest entry."""
+        """Refuse the ledger if it lacks an entry that one of these saw; return which of them saw its newest entry."""
         confirmed = []
         for witness in witnesses:
-            seen, tip = witness.newest(), self.store.tip()  # in this order: others may be writing
+            seen, tip = witness.newest(), self.store.tip()  # in this order, since others may be writing
             if seen is not None:
                 self._require(witness, seen, tip, self.store)
                 if tip is not None and seen.tip.hash == tip.hash:
@@ -92,10 +92,10 @@ class WatchedStore:
     # -- what a store does ------------------------------------------------------------------------------------------
 
     def tip(self) -> Tip | None:
-        """Return the tip, if it is not older than what this process saw."""
+        """Return the tip; raise if it is older than what this process saw."""
         if self._forked is not None:
             raise duplicate(self._forked)
-        seen = self._newest()  # first: another thread may move the tip
+        seen = self._newest()  # before the tip, which another thread may move
         tip = self.store.tip()
         self._notice(seen, tip, self.store)
         return tip
@@ -121,16 +121,16 @@ class WatchedStore:
         return self.store.content()
 
     def owner(self, content: str) -> str | None:
-        """Return which dataset has a ledger for this content here."""
+        """Return the dataset that has a ledger for this content here; None if there is none."""
         return self.store.owner(content)
 
     def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
-        """Begin the ledger, unless a witness knows of another by now."""
+        """Begin the ledger, unless a witness knows of another one by now."""
         mine = content or self._content
         if mine is not None and _beginning.setdefault(mine, self._address) != self._address:  # first, then compare
             raise self._elsewhere(f"another thread begins one at {_beginning.get(mine)}", None)
         try:
-            with ExitStack() as held:  # nobody else, in any process, begins one between the look and the word of it
+            with ExitStack() as held:  # no other process can begin one between the comparison and the report
                 for witness in self._witnesses:
                     held.enter_context(witness.alone())
                 self.compare(*self._witnesses)
@@ -141,7 +141,7 @@ class WatchedStore:
         return began
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
-        """Write, if the ledger is not older than what this process saw; then tell the witnesses."""
+        """Write, unless the ledger is older than what this process saw; then report to the witnesses."""
         if self._forked is not None:
             raise duplicate(self._forked)
         written: Transaction | None = None
@@ -154,7 +154,7 @@ class WatchedStore:
 
         self.store.write(watched)
         if written is not None:
-            self._tell(written.tip(), written.start())  # also for those that it was written together with
+            self._tell(written.tip(), written.start())  # also covers the other writes of the same transaction
 
     def probe(self) -> None:
         """Raise if nothing could be written now."""
@@ -162,7 +162,7 @@ class WatchedStore:
         self.store.probe()
 
     def close(self) -> None:
-        """Close the store, and let the witnesses write what they still have to."""
+        """Close the store and the witnesses."""
         self.store.close()
         for witness in self._witnesses:
             witness.close()
@@ -173,7 +173,7 @@ class WatchedStore:
         return self._witnesses[0].newest() if self._witnesses else None
 
     def _notice(self, seen: Seen | None, tip: Tip | None, within: Store | Transaction) -> None:
-        """Refuse a tip that is older than what this process saw; from now on it has seen this one."""
+        """Refuse a tip that is older than what this process saw; otherwise remember it as seen."""
         if seen is not None and (tip is None or tip.hash != seen.tip.hash):
             process = self._witnesses[0]
             self._require(process, seen, tip, within)
@@ -181,11 +181,11 @@ class WatchedStore:
                 process.remember(self._seen(tip))
 
     def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
-        """Tell the witnesses; what others have told them meanwhile must be in the ledger, too.
+        """Report the tip to the witnesses; what others have reported to them meanwhile must be in the ledger, too.
 
-        Mostly that is `start`, which the newest entries follow: it need not be looked up.
+        Mostly that is `start`, which the new entries follow, so it need not be looked up.
         """
-        if tip is None or tip is self._told:  # by a thread whose answer was written together with this one's
+        if tip is None or tip is self._told:  # a thread of the same transaction has reported it
             return
         seen = self._seen(tip)
         for witness in self._witnesses:
@@ -204,7 +204,7 @@ class WatchedStore:
                 raise
 
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None, within: Store | Transaction) -> None:
-        """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
+        """Refuse a ledger that ends with `tip` unless it contains what was seen, or a restore has accounted for it."""
         if contains(within, tip, seen.tip):
             return
         if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
@@ -212,15 +212,15 @@ class WatchedStore:
         witness.accept(self._seen(tip))
 
     def _seen(self, tip: Tip) -> Seen:
-        return Seen(self._address, Tip(*tip[:4], "", *tip.taken))  # peaks follow from the entries
+        return Seen(self._address, Tip(*tip[:4], "", *tip.taken))  # without peaks, which follow from the entries
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq
         known = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there.startswith(SPLIT):
             return InvalidArgument(
-                f"These rows were {there}. Go on with the two parts: whoever asks all rows, or splits them again, sees"
-                " rows that checks are held on.",
+                f"These rows were {there}. Continue with the two parts: asking all rows, or splitting them again, would"
+                " show rows that are held out for checks.",
                 name="data",
             )
         if there != self._address:
@@ -248,11 +248,11 @@ class WatchedStore:
 
 
 def contains(store: Store | Transaction, tip: Tip | None, seen: Tip) -> bool:
-    """Whether a ledger that ends with `tip` goes on from what was seen.
+    """Whether a ledger that ends with `tip` continues from what was seen.
 
-    How much is taken is not compared at the same entry: it may be less by now, since whoever closes a ledger gives back
-    what was taken ahead, and a witness need not have been told. An old copy with the same newest entry can thus hand
-    places out again, but only those of draws that nobody was shown: what is shown has an entry.
+    If both end with the same entry, the amounts taken are not compared: the ledger may have less by now, since closing
+    it gives back what was taken ahead, and a witness need not have been told. An old copy with the same newest entry
+    can thus hand out places again, but only places of draws that nobody was shown: every shown answer has an entry.
     """
     if tip is None or tip.seq < seen.seq:
         return False
@@ -267,7 +267,7 @@ def is_restore(row: Row) -> bool:
 
 
 def restores(store: Store) -> Iterator[Tip]:
-    """Yield what was lost in each restore that the ledger records."""
+    """Yield, for each restore that the ledger records, the newest tip that was seen before it."""
     start = 0
     while rows := store.read(start, _READ):
         yield from (Tip(**json.loads(row.body)[LOST]) for row in rows if is_restore(row))
@@ -275,5 +275,5 @@ def restores(store: Store) -> Iterator[Tip]:
 
 
 def covers(lost: Tip, seen: Tip) -> bool:
-    """Whether a restore that counted `lost` as spent has counted all that was seen."""
+    """Whether a restore that counted `lost` as spent has counted everything up to `seen`."""
     return lost.seq >= seen.seq and all(one >= other for one, other in zip(lost.taken, seen.taken, strict=True))

@@ -1,14 +1,14 @@
-"""Who remembers how far a ledger had come, so that it cannot go back in time unnoticed.
+"""Witnesses remember the newest entry of a ledger, so that the ledger cannot go back in time unnoticed.
 
-A ledger proves that nothing in it was changed, never that nothing is missing at its end: an old copy is as consistent
-as the ledger itself. So what a ledger has reached is remembered elsewhere too, for each content of data:
+A ledger proves that nothing in it was changed, but not that nothing is missing at its end: an old copy is as consistent
+as the ledger itself. So the newest state of the ledger is remembered elsewhere, too, for each content of data:
 
     the process    for every ledger that it has opened
     the data       in a small file beside it, `flights.parquet.witness`
     a server       in its own database
 
-A witness is told when a commit is durable, so it is never ahead of the ledger. It may be behind, after a power failure
-or a kill; then it notices less. `watched.py` compares a ledger with what its witnesses saw.
+A witness is told once a commit is durable, so it is never ahead of the ledger. After a power failure or a kill it may
+be behind; then it notices less. `watched.py` compares a ledger with what its witnesses saw.
 """
 
 import os
@@ -27,31 +27,32 @@ from holdfast.ledger.store import Tip
 if sys.platform != "win32":
     import fcntl
 
-LOCK_TIMEOUT = 20.0  # seconds to wait for somebody else who begins a ledger
-_POLL = 0.005  # seconds between two looks
-_SLOT = 2_048  # bytes for one content; one page holds it, so that a write is whole or not there
+LOCK_TIMEOUT = 20.0  # seconds to wait for another process that is beginning a ledger
+_POLL = 0.005  # seconds between two attempts
+_SLOT = 2_048  # bytes for one content; it lies within one page, so that a write happens entirely or not at all
 _CHECKSUM = 16  # characters
-SPLIT = "split into "  # how the address of rows begins whose ledger is that of a part of them
+SPLIT = "split into "  # the start of the address of rows that were split: the ledgers are those of the parts
 
 
 def content_of(fingerprint: str) -> str:
-    """Return what witnesses and databases know the content of data by; its fingerprint cannot be told from it.
+    """Return the identity under which witnesses and databases know data; it does not reveal the fingerprint.
 
-    Whichever of its rows are kept for checks: they have one budget.
+    It does not depend on which rows are kept for checks: the data have one budget either way.
     """
     return sha256(fingerprint.partition(", keeping ")[0].encode()).hexdigest()
 
 
 class Seen(NamedTuple):
-    """The newest state of a ledger that a witness saw, without peaks, and where the ledger was then."""
+    """The newest state of a ledger that a witness saw, without peaks, and the ledger's address at that time."""
 
     address: str
     tip: Tip
 
     def is_newer_than(self, other: "Seen | None") -> bool:
-        """Whether this came after the other, or is the same entry, with more taken or, after some was given back, less.
+        """Whether this came after the other, or has the same newest entry.
 
-        Another entry of the same number is neither older nor newer: somebody has gone on from a copy.
+        With the same entry, this may have more taken or, after some was given back, less. A different entry with the
+        same number is neither older nor newer: somebody has continued from a copy.
         """
         if other is None or self.tip.seq != other.tip.seq:
             return other is None or self.tip.seq > other.tip.seq
@@ -59,19 +60,19 @@ class Seen(NamedTuple):
 
 
 class Witness(Protocol):
-    """Remembers the newest state of the ledger of one content."""
+    """Remembers the newest state of the ledger for one content."""
 
     @property
     def name(self) -> str:
-        """Who this is, as the subject of a sentence."""
+        """The name of this witness, as the subject of a sentence."""
         ...
 
     def newest(self) -> Seen | None:
-        """Return the newest state that was seen; None if no ledger was."""
+        """Return the newest state that was seen; None if no ledger was seen."""
         ...
 
     def others(self) -> Seen | None:
-        """Return what somebody else has left here since this witness was last told; None if nobody has."""
+        """Return what another process has stored here since this witness was last told; None if none has."""
         ...
 
     def remember(self, seen: Seen) -> None:
@@ -79,20 +80,20 @@ class Witness(Protocol):
         ...
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep everybody else who has this witness from beginning a ledger meanwhile."""
+        """Keep others with the same witness from beginning a ledger meanwhile."""
         ...
 
     def accept(self, seen: Seen) -> None:
-        """Remember this instead of all before: the ledger has been restored and accounts for what was lost."""
+        """Remember this, even if it is older: the ledger has been restored and accounts for what was lost."""
         ...
 
     def close(self) -> None:
-        """Let go of files; may be called again."""
+        """Close files; may be called again."""
         ...
 
 
 class ProcessWitness:
-    """This process. Without a lock, which a fork or a signal could leave held: threads may only be late by one."""
+    """This process. It uses no lock, which a fork or a signal could leave held; a race loses at most one update."""
 
     name = "this process"
     _seen: ClassVar[dict[str, Seen]] = {}
@@ -105,7 +106,7 @@ class ProcessWitness:
         return self._seen.get(self._content)
 
     def others(self) -> Seen | None:
-        """Nothing: every write is compared with what this process saw before it is made."""
+        """Return None: every write is compared with what this process saw before it is made."""
         return None
 
     def remember(self, seen: Seen) -> None:
@@ -114,7 +115,7 @@ class ProcessWitness:
             self._seen[self._content] = seen
 
     def alone(self) -> AbstractContextManager[None]:
-        """Nothing: whoever begins a ledger in this process says so first."""
+        """Do nothing: threads that begin a ledger in this process announce it first (`watched.py`)."""
         return nullcontext()
 
     def accept(self, seen: Seen) -> None:
@@ -122,7 +123,7 @@ class ProcessWitness:
         self._seen[self._content] = seen
 
     def close(self) -> None:
-        """Nothing to let go of: what was seen is remembered as long as the process lives."""
+        """Do nothing: what was seen is remembered as long as the process lives."""
 
     @classmethod
     def forget_all(cls) -> None:
@@ -133,28 +134,32 @@ class ProcessWitness:
 class FileWitness:
     """A file with a slot of fixed size for every content, written in place, without waiting for the disk.
 
-    Nor does it wait for anybody else: of two who write at the same moment the later one may be overwritten, until the
-    next answer.
+    It takes no lock to write: if two processes write at the same moment, the newer state may be overwritten by the
+    older one, until the next answer.
     """
 
     def __init__(self, path: Path, content: str) -> None:
         self.name = f"{path.name} beside the data"
         self._path, self._content = path, content
-        self._file: tuple[int, int] | None = None  # its descriptor, and where our slot begins
+        self._file: tuple[int, int] | None = None  # its descriptor, and the offset of the slot for this content
         self._written = b""
         self._last: Seen | None = None
         self._read: tuple[bytes, tuple[str | None, Seen | None]] = b"", (None, None)  # a slot, and what it says
 
     def newest(self) -> Seen | None:
-        """Return what is in the file; None if there is none, or if it cannot be read."""
+        """Return what the file says; None if there is no file, or if it cannot be read."""
         try:
             text = self._path.read_bytes()
         except OSError:
             return None
-        return next((seen for content, seen in map(_parse, _slots(text)) if content == self._content), None)
+        newest: Seen | None = None
+        for content, seen in map(_parse, _slots(text)):
+            if content == self._content and seen is not None and seen.is_newer_than(newest):
+                newest = seen
+        return newest
 
     def others(self) -> Seen | None:
-        """Return what another process has written into our slot since this one did."""
+        """Return what another process has written into the slot since this one did."""
         try:
             descriptor, slot = self._file or self._open()
             there = os.pread(descriptor, _SLOT, slot)
@@ -171,9 +176,9 @@ class FileWitness:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold a lock on the file; whoever begins a ledger holds it for some milliseconds."""
+        """Hold a lock on the file; beginning a ledger takes some milliseconds."""
         descriptor = None
-        with suppress(OSError):  # data that may only be read has no witness beside it
+        with suppress(OSError):  # data in a read-only folder has no witness beside it
             descriptor, _ = self._file or self._open()
         if descriptor is None or sys.platform == "win32":
             yield
@@ -201,7 +206,7 @@ class FileWitness:
         self._put(seen, always=True)
 
     def close(self) -> None:
-        """Nothing yet: another thread may be writing. The file is closed when nobody has this witness any more."""
+        """Do nothing: another thread may be writing. The file is closed when this witness is garbage-collected."""
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         text = _record(self._content, seen)
@@ -210,15 +215,19 @@ class FileWitness:
         try:
             descriptor, slot = self._file or self._open()
             there = os.pread(descriptor, _SLOT, slot)
-            mine = there == self._written and seen.is_newer_than(self._last)  # need not be read: nobody else writes
+            mine = there == self._written and seen.is_newer_than(self._last)  # nobody else wrote: no need to parse
+            if not mine and self._parsed(there)[0] not in (self._content, None):
+                # Two contents chose the same free slot at the same moment, and the other one has it.
+                _, slot = self._file = descriptor, self._slot_in(descriptor)
+                there = os.pread(descriptor, _SLOT, slot)
             if always or mine or seen.is_newer_than(self._parsed(there)[1]):
                 os.pwrite(descriptor, text, slot)
                 self._written, self._last = text, seen
-        except OSError:  # data that may only be read has no witness beside it
+        except OSError:  # data in a read-only folder has no witness beside it
             return
 
     def _parsed(self, there: bytes) -> tuple[str | None, Seen | None]:
-        slot, parsed = self._read  # in one step: threads may replace it
+        slot, parsed = self._read  # both at once: other threads may replace it
         if slot != there:
             parsed = _parse(there)
             self._read = there, parsed
@@ -227,12 +236,15 @@ class FileWitness:
     def _open(self) -> tuple[int, int]:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         finalize(self, os.close, descriptor)
-        slots = list(_slots(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
-        contents = [_parse(slot)[0] for slot in slots]
-        # A slot that a power failure has spoiled is used again: it tells nobody anything.
-        free = next((i for i, found in enumerate(contents) if found in (self._content, None)), len(slots))
-        self._file = descriptor, _SLOT * free
+        self._file = descriptor, self._slot_in(descriptor)
         return self._file
+
+    def _slot_in(self, descriptor: int) -> int:
+        """Return the offset of the slot for this content: its own, else one that is free, else a new one."""
+        contents = [_parse(slot)[0] for slot in _slots(os.pread(descriptor, os.fstat(descriptor).st_size, 0))]
+        # A slot that a power failure has corrupted holds no information: it is free.
+        place = next((contents.index(each) for each in (self._content, None) if each in contents), len(contents))
+        return _SLOT * place
 
 
 def _slots(text: bytes) -> Iterator[bytes]:
@@ -240,14 +252,14 @@ def _slots(text: bytes) -> Iterator[bytes]:
 
 
 def _record(content: str, seen: Seen) -> bytes | None:
-    """Write a slot: a checksum, the content, the tip, the address; None if it is too long to be written whole."""
+    """Return the bytes of a slot: a checksum, the content, the tip, the address; None if they do not fit."""
     body = f"{content} {' '.join(map(str, seen.tip))} {seen.address}".encode("utf-8", "surrogateescape")
     text = _checksum(body) + b" " + body + b"\n"
     return text.ljust(_SLOT) if len(text) <= _SLOT else None
 
 
 def _parse(slot: bytes) -> tuple[str | None, Seen | None]:
-    """Read a slot; nothing if it is empty or spoiled."""
+    """Read a slot; return (None, None) if it is empty or corrupted."""
     checksum, _, body = slot.rstrip().partition(b" ")
     if not body or checksum != _checksum(body):
         return None, None

@@ -1,8 +1,8 @@
-"""`holdfast.deal`: one pass over a table of any size gives a deck, whose cards are the draws of all questions to come.
+"""`holdfast.deal`: one pass over a table of any size makes a deck, whose cards are the draws of all questions to come.
 
-deal      every chunk of rows gives its cards (`cards`): here, or where an engine has the rows
+deal      draw the cards of every chunk of rows (`cards`): here, or where an engine has the rows
 sort      by place, in bounded memory (`sorting`)
-write     as columns; the manifest last, everything durable; then it is renamed: a deck opens whole or not at all
+write     as columns, durably, the manifest last; then rename the folder: a deck is complete or not there at all
 """
 
 from collections.abc import Collection, Mapping
@@ -28,10 +28,10 @@ from holdfast.schema import Column, Schema
 
 MOST_CARDS = MOST_RANGES * MOST
 MOST_SLICES = 1_000
-_ALONE = {  # what takes one process that reads the whole table
-    "unit": "it deals partitions as they lie, while the rows of a unit may lie in several",
-    "distinct": "rows are numbered by one who reads all of them",
-    "checks": "rows are kept for them by one who counts all rows",
+_ALONE = {  # options that need one process that reads the whole table, and why
+    "unit": "an engine deals each partition separately, while the rows of a unit may be in several",
+    "distinct": "one process must read all rows to number them",
+    "checks": "one process must count all rows to keep some of them",
 }
 
 
@@ -63,39 +63,39 @@ def deal(
     Parameters
     ----------
     source
-        What holds the table, as for `open`; for an engine, a data frame of Spark or a dataset of Ray.
+        The table, as for `open`; for an engine, a data frame of Spark or a dataset of Ray.
     deck
         The folder to make, for example "events.deck".
     cards
-        How many draws. One for every unit of the budget is enough: questions times rows that an answer reads.
+        How many draws. One for every unit of the budget is enough: questions times the rows that an answer reads.
     next
-        Deal more cards into a deck that is there, to go on with when it is used up. The table must be the same.
+        Deal more cards into an existing deck, for when its cards are used up. The table must be the same.
     slices
-        Deal so many decks at once, each with this many cards, for as many machines that share one ledger: they are
+        Deal this many decks at once, each with `cards` cards, for as many machines that share one ledger. They are
         called `events-1-of-4.deck` and so on.
     unit
         The column that says which rows belong together, such as "patient": a card is then a unit with all its rows.
         Remembered.
     distinct
-        Note on every card which row it is, in 8 bytes: so that answers can be made from distinct rows, as
-        mechanism="laplace" wants them. Coins need it not. Remembered.
+        Record on every card, in 8 bytes, which row it is a copy of, so that answers can be made from distinct rows, as
+        mechanism="laplace" requires. Coins do not need it. Remembered.
     checks
-        The share of rows, or units, that are dealt no cards from, but only check guesses: a random set, which lies in
-        the deck. A session on it then goes on without an end, and says also whether a guess holds. Remembered.
+        The share of rows, or units, that are on no card and only check guesses: a random set, stored in the deck. A
+        session on the deck then has no end, and also says whether a guess holds. Remembered.
     engine
-        "spark" or "ray": who reads the table. Left out: this process.
+        "spark" or "ray": the engine that reads the table. By default this process.
     scratch
-        Where an engine writes cards that are not sorted yet: a folder or an address that all its workers reach. Left
-        out: beside the deck.
+        Where an engine writes cards before they are sorted: a folder or an address that all its workers can reach. By
+        default beside the deck.
     name
-        What the dataset is called; left out: the name of the deck.
+        The name of the dataset; by default the name of the deck.
     complete, types, separator, encoding, null_values, decimal, version, progress
         As for `open`.
 
     Returns
     -------
     Deck
-        To be given to `Session`; a list of them if there are several slices.
+        The deck, for `Session`; a list of them if there are several slices.
     """
     count = _cards(cards)
     if checks is not None:
@@ -119,11 +119,11 @@ def deal(
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
         begun = (paths[0] / ".deal.partial").exists()
         for path in paths if not begun else ():
-            first_card(path, next)  # refuses
+            first_card(path, next)  # raises if the deck must not, or must, exist
             require_complete(path, complete)
         try:
             with ExitStack() as locks:
-                # Whoever else deals into one of these decks waits, and then finds what was dealt.
+                # Another process that deals into one of these decks waits, and then finds what was dealt.
                 work = locks.enter_context(locked_partial(paths[0] / "deal", kept=True))
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
@@ -133,10 +133,10 @@ def deal(
         finally:
             for path in paths:
                 with suppress(OSError):
-                    path.rmdir()  # if nothing came of it
+                    path.rmdir()  # if nothing was dealt
     finally:
         scan.close()
-    made = [Deck(path, name=name, complete=complete) for path in paths]  # also of the cards that were there
+    made = [Deck(path, name=name, complete=complete) for path in paths]  # including earlier cards
     return made if slices > 1 else made[0]
 
 
@@ -171,12 +171,12 @@ def _paths(deck: Path, slices: int) -> list[Path]:
 
 
 def _first_cards(deck: Path) -> Manifest | None:
-    """Return what is known of the first cards of a deck; None if it has none yet."""
+    """Return the manifest of the first cards of a deck; None if it has none yet."""
     return next((Manifest.read(each) for each in deals_in(deck)), None)
 
 
 def _refuse_engine(unit: str | None, distinct: bool, checks: float | None, there: Manifest | None) -> None:
-    """Refuse what an engine cannot deal, asked for or remembered."""
+    """Refuse options that an engine cannot serve, whether given or remembered by the deck."""
     if there is not None and there.dealt is not None:
         unit, distinct, checks = unit or there.unit, distinct or _numbered(there), checks or there.dealt.kept or None
     asked = {"unit": unit is not None, "distinct": distinct, "checks": checks is not None}
@@ -186,7 +186,7 @@ def _refuse_engine(unit: str | None, distinct: bool, checks: float | None, there
 
 
 def _unit(unit: str | None, there: Manifest | None, scan: Scan) -> str | None:
-    """Return what is dealt: as was said, or as the first cards of a deck were dealt."""
+    """Return the unit: as given, or as for the first cards of the deck."""
     if there is not None:
         if unit not in (None, there.unit):
             dealt = "rows" if there.unit is None else f"units by {there.unit!r}"
@@ -200,7 +200,7 @@ def _unit(unit: str | None, there: Manifest | None, scan: Scan) -> str | None:
 
 
 def _distinct(distinct: bool, there: Manifest | None) -> bool:
-    """Return whether cards say which row they are: as was said, or as the first ones do."""
+    """Return whether cards record which row they are copies of: as given, or as for the first cards of the deck."""
     numbered = distinct if there is None else _numbered(there)
     if distinct and not numbered:
         raise InvalidArgument(
@@ -223,5 +223,5 @@ def _refuse_checks(checks: float | None, there: Manifest | None) -> None:
 
 
 def _reserved(columns: Collection[str]) -> str | None:
-    """Return a column whose name is reserved."""
+    """Return a column whose name is reserved; None if there is none."""
     return next((name for name in columns if name.startswith(RESERVED)), None)

@@ -1,7 +1,8 @@
-"""One deal, from a table to decks: keep some rows for checks, deal, sort, write; or go on where that was left.
+"""One deal, from a table to decks: keep some rows for checks, deal, sort, write; or resume an interrupted deal.
 
-The secret that places come from is made anew for every deal, and forgotten when the deck is there. Until then it lies
-beside the runs, so that the same call goes on where one was interrupted or killed, and deals the same cards.
+Every deal has a new secret, from which the places of cards are derived; it is deleted when the deck is finished. Until
+then it is stored beside the runs, so that the same call resumes a deal that was interrupted or killed, and deals the
+same cards.
 """
 
 import secrets
@@ -34,12 +35,12 @@ from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
-_FORMAT = 6  # how this program deals: another one would deal other cards
+_FORMAT = 6  # the version of the dealing procedure: another one would deal other cards
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What whoever goes on must know of a deal that was begun; `deck` names it, in public."""
+    """What is needed to resume a deal; `deck` is its public name."""
 
     deck: str
     secret: str = field(repr=False)
@@ -48,17 +49,17 @@ class Begun:
 
 
 class InOrder:
-    """A file that says how many ranges of a deck lie in order where they belong."""
+    """A file that records how many ranges of a deck have been put in order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def begin(self) -> None:
-        """None of them."""
+        """Record that none are in order."""
         self._path.write_bytes(_twice(0))
 
     def read(self) -> int:
-        """Return how many; without an answer nobody could go on."""
+        """Return how many are in order; raise if the file does not say, since the deal cannot be resumed then."""
         found = self._path.read_bytes() if self._path.exists() else b""
         ranges = int.from_bytes(found[:8], "little")
         if found != _twice(ranges):
@@ -66,7 +67,7 @@ class InOrder:
         return ranges
 
     def note(self, ranges: int) -> None:
-        """Remember it, in one piece."""
+        """Record the number in one write."""
         with self._path.open("r+b", buffering=0) as file:
             file.write(_twice(ranges))
 
@@ -86,17 +87,17 @@ class Job:
     origin: Origin
     complete: Collection[str]
     progress: bool | None
-    unit: str | None = None  # the column that names units, if they are dealt
-    distinct: bool = False  # whether cards say which row they are
+    unit: str | None = None  # the column that names units, if units are dealt
+    distinct: bool = False  # whether cards record which row they are copies of
     checks: float | None = None  # the share that is kept for checks, if these are the first cards
 
     @property
     def columns(self) -> dict[str, Storage]:
-        """What cards hold: the columns of the table, and the number of the row if that is wanted."""
+        """The columns of cards: those of the table, and the number of the row if `distinct`."""
         return self.scan.columns | ({ROW: storage_named("int64")} if self.distinct else {})
 
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
-        """Deal, sort, write; or go on where that was left."""
+        """Deal, sort, write; or resume where an earlier call was interrupted."""
         before = self.scan.moment()
         asked = [self.count, len(self.paths), self.unit, self.distinct, self.checks]
         note = Note(self.work, self.scan, before, ["cards", _FORMAT, *asked])
@@ -106,7 +107,7 @@ class Job:
         if begun is None:
             if any(self.work.iterdir()):
                 why = "it is not the same deal" if known else "nobody can say whether the rows are still the same"
-                message = f"What was begun before could not be gone on with, since {why}: everything was dealt anew."
+                message = f"An earlier, unfinished deal could not be resumed, since {why}: everything was dealt again."
             clear(self.work)
         firsts = {
             path: first_card(path, next)
@@ -170,7 +171,7 @@ class Job:
             number, dealt = item
             chunk, lengths = dealt.numbered(ROW) if self.distinct else dealt.rows, dealt.lengths
             if lengths is None and chunk.height != min(chance.chunk, supply.rows - number * chance.chunk):
-                raise self._changed()  # what was counted would be written over other cards
+                raise self._changed()  # with other counts, these cards would overwrite other cards
             drawn = chance.ranged(number, chunk.height if lengths is None else lengths.size, ranges)
             return runs.prepare(runs.coder.parts(chunk), chunk.height, drawn, lengths)
 
@@ -213,7 +214,7 @@ class Job:
         return runs
 
     def _place(self, runs: Runs, chance: Chance, rows: int) -> None:
-        """Work out where every number goes: how many cards each range has, and how many of them are there."""
+        """Prepare `Placing` for numeric columns: how many cards each range has, and how many are already written."""
         done, all_chunks = runs.content.rows // chance.chunk, -(-rows // chance.chunk)
         folders = [self._partial(path) for path in self.paths]
         if runs.content.rows == rows:
@@ -229,7 +230,7 @@ class Job:
             runs.placing.go_on()
 
     def _partial(self, path: Path) -> Path:
-        """Where the columns of a deck are made."""
+        """Return the folder in which the columns of a deck are built."""
         return self.work / path.name
 
     def _in_order(self, path: Path) -> InOrder:
@@ -241,7 +242,7 @@ class Job:
     def _begin(
         self, note: Note, sample: pl.DataFrame, supply: Supply, rate: float, secret: bytes = b"", deck: str = ""
     ) -> Begun:
-        block = max(1, block_for(sample) * supply.drawn // supply.rows)  # cards: units have several rows
+        block = max(1, block_for(sample) * supply.drawn // supply.rows)  # in cards: a unit may have several rows
         ranges = ranges_for(rate * supply.drawn, len(self.paths), block)
         deck, secret = deck or secrets.token_hex(16), secret or secrets.token_bytes(32)
         begun = Begun(deck, secret.hex(), ranges, block)
@@ -276,7 +277,7 @@ class Job:
                     column.missing = missing
                     if isinstance(column, TextFiles) and column.layout == "coded":
                         column.take_dictionary(sorted_[column.digest.name][0])
-                list(pool.map(lambda column: column.close(), columns))  # they wait for the disk together
+                list(pool.map(lambda column: column.close(), columns))  # wait for the disk in parallel
             if together is not None:
                 together.starts.close()
         finally:
@@ -285,12 +286,12 @@ class Job:
             if together is not None:
                 together.starts.abandon()
         vouch(self.scan, self.origin, columns, partial, self.complete, dealt, together)
-        if dealt.kept and not deals_in(path):  # now that nothing can be refused any more
+        if dealt.kept and not deals_in(path):  # only now, when nothing can be refused any more
             put(self.work / KEPT, path / KEPT, self.scan.path)
         swap_in(self.scan.path, partial, target)
 
     def _keep(self, supply: Supply) -> KeptRows | None:
-        """Keep rows for checks, those of earlier cards if there are such; None if there are to be none."""
+        """Keep rows for checks: the same as for earlier cards, if there are any; None if no rows are kept."""
         there = next(iter(deals_in(self.paths[0])), None)
         if there is not None:
             division = KeptRows.read(self.paths[0] / KEPT).division if _dealt(there).kept else None
@@ -306,7 +307,7 @@ class Job:
         return keep(division, supply, self.work / KEPT, self.scan, self.origin, self.complete)
 
     def _fingerprint(self, dealt: Content, kept: KeptRows | None) -> str:
-        """Return the hash of the whole table, and of which rows are kept; refuse another than decks were dealt from."""
+        """Return the hash of the whole table, and of which rows are kept; raise if earlier cards have another one."""
         found = dealt.fingerprint() if kept is None else kept.fingerprint(dealt, self.scan)
         for path in self.paths:
             for folder in deals_in(path)[:1]:
@@ -315,7 +316,10 @@ class Job:
         return found
 
     def _order(self, numbered: Content | None) -> str:
-        """Return the hash of which row has which number; refuse another than cards have: one row would be two."""
+        """Return the hash of which row has which number; raise if earlier cards have another one.
+
+        Otherwise two cards with different numbers could be copies of the same row.
+        """
         found = "" if numbered is None else numbered.fingerprint()
         for path in self.paths:
             for folder in deals_in(path)[:1]:
@@ -326,8 +330,8 @@ class Job:
     def _another(self) -> RowSourceError:
         return RowSourceError(
             f"The table has changed since {self.paths[0]} was dealt: it has other rows or other values, or, if some are"
-            " kept for checks or cards say which row they are, they come in another order. A deck is of one table; deal"
-            " another deck, with a ledger of its own."
+            " kept for checks or cards say which row they are, its rows come in another order. A deck is of one table;"
+            " deal another deck, with a separate ledger."
         )
 
 
@@ -350,12 +354,12 @@ def _first_cards(ordered: Iterator[Block], count: int) -> Iterator[Block]:
             return
         count -= block.cards
         yield block
-    # by chance: less than once in 10^22 decks
+    # happens by chance in less than one of 10^22 decks
     raise RowSourceError("Fewer cards came up than were asked for; deal again.")
 
 
 def first_card(path: Path, next: bool) -> int:
-    """Return how many cards a deck has; whether it may be there is up to the caller."""
+    """Return the number of the next card of a deck; refuse an existing deck without `next`, and none with it."""
     there = deals_in(path)
     if there and not next:
         raise RowSourceError(f"{path} is there already; deal more cards into it with next=True, or name another.")

@@ -1,17 +1,16 @@
 """A deck: rows drawn beforehand, so that an answer reads its draws in sequence, each card once.
 
     events.deck/0001, 0002, ...    column folders of cards, in the order in which they are used
-    events.deck/used               how far they are used, and by which ledger
-    events.deck/kept               a column folder of the rows that only check guesses, if there are any: none of the
-                                   cards is one of them
+    events.deck/used               how many cards are used, and by which ledger
+    events.deck/kept               a column folder of the rows that only check guesses, if any; no card is a copy of one
 
-Cards are numbered through all folders. The ledger says which ones a question has: those from the charge that was taken
-before it on. It takes that charge for good before any card is read, so no card is read for two questions, whoever asks
-where. A share that was paid for more than one outcome leaves cards unused; a deck with a card for every unit of the
-budget lasts as long as the budget.
+Cards are numbered consecutively through all folders. The ledger decides which cards a question gets: they start at the
+charge taken before the question. The ledger takes the charge for good before any card is read, so no card is read for
+two questions, in whichever process they are asked. A share that pays for more than one outcome leaves cards unused; a
+deck with one card for every unit of the budget lasts as long as the budget.
 
-`used` is a witness, as for ledgers: a deck that was used further than its ledger has come, or by another one, is
-refused. It is written before cards are read, without waiting for the disk.
+`used` is a witness, as for ledgers: a deck is refused if more of it was used than its ledger has taken, or if another
+ledger used it. The file is written before cards are read, without waiting for the disk.
 """
 
 import os
@@ -40,7 +39,7 @@ from holdfast.schema import Schema
 
 USED, KEPT = "used", "kept"
 _DEAL = re.compile(r"\d{4,}")
-_AHEAD = 16  # questions whose pages are asked for at once, while one is answered
+_AHEAD = 16  # how many questions' worth of pages to request from the system ahead of the current one
 
 
 def is_deck(folder: Path) -> bool:
@@ -60,7 +59,7 @@ def deals_in(folder: Path) -> list[Path]:
 
 
 def require_complete(folder: Path, complete: Collection[str]) -> None:
-    """Refuse columns that are not complete in all folders of a deck: before one of them takes it down."""
+    """Refuse columns that are not complete in every folder of a deck, before any folder records them as complete."""
     manifests = [Manifest.read(each) for each in deals_in(folder)]
     if any(each.dealt is not None and each.dealt.kept for each in manifests):
         manifests.append(Manifest.read(folder / KEPT))
@@ -69,18 +68,18 @@ def require_complete(folder: Path, complete: Collection[str]) -> None:
 
 
 class Cards(FolderRows):
-    """One folder of cards. Its rows are read in order, and the next ones are asked for meanwhile."""
+    """One folder of cards. Its rows are read in order, and the pages of the next ones are requested meanwhile."""
 
     _advice = mmap.MADV_SEQUENTIAL
     _hashes_content = False  # the fingerprint of cards is that of their files
 
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)
-        self.numbers = range(self.dealt.first, self.dealt.first + len(self))  # of its cards
-        self._which = self._plain.pop(ROW, None)  # the row, or the unit, that each of its rows is a copy of
+        self.numbers = range(self.dealt.first, self.dealt.first + len(self))  # the numbers of its cards
+        self._which = self._plain.pop(ROW, None)  # the number of the row, or unit, that each row is a copy of
         self._schema = replace(self._schema, columns=tuple(each for each in self._schema if each.name != ROW))
         self._unpopulated.clear()  # cards are read once
-        self._asked: dict[str, int] = {}  # up to which card the pages of a column have been asked for
+        self._asked: dict[str, int] = {}  # by column: the card up to which pages have been requested
 
     def _refuse(self, manifest: Manifest, folder: Path) -> None:
         if manifest.dealt is None:
@@ -90,7 +89,7 @@ class Cards(FolderRows):
     def tallied(
         self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
     ) -> NDArray[np.int64]:
-        """Count the outcomes of these cards, which are draws number `first` and so on, randomized."""
+        """Count the randomized outcomes of these cards, which are the draws from number `first` on."""
         try:
             return self._tallied(query, rows, first, draws, mass, rng)
         except FAULTS:
@@ -98,7 +97,7 @@ class Cards(FolderRows):
             raise
 
     def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
-        """Return what these cards say. Secret."""
+        """Return the values of the query on these cards. Secret."""
         try:
             return self._values(query, rows, first, count, rng)
         except FAULTS:
@@ -107,7 +106,7 @@ class Cards(FolderRows):
 
     @property
     def numbered(self) -> bool:
-        """Whether it is known which row, or unit, a card is."""
+        """Whether cards record which row, or unit, they are copies of."""
         return self._which is not None
 
     def which(self, cards: range) -> Indices:
@@ -123,12 +122,12 @@ class Cards(FolderRows):
     ) -> Values:
         if not query.packings:
             return super()._evaluate_parts(query, rows, part, draw)
-        # Lines are computed for the cards at hand: none of them is read again, so none is kept.
+        # Compute lines only for these cards and do not cache them: no card is read again.
         return query.evaluate_packed([self._compute_lines(each, rows) for each in query.packings], part, draw)
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        if not isinstance(rows, slice):  # of units: of one after the other
+        if not isinstance(rows, slice):  # the rows of consecutive units
             rows = slice(int(rows[0]), int(rows[-1]) + 1)
         size = rows.stop - rows.start
         for name in columns:
@@ -140,10 +139,10 @@ class Cards(FolderRows):
 
 
 class KeptFolder(FolderRows):
-    """The rows that only check guesses, for their deck alone."""
+    """The rows that only check guesses, opened by their deck."""
 
     def _refuse(self, manifest: Manifest, folder: Path) -> None:
-        """They are where they belong."""
+        """Refuse nothing: such a folder may be opened only by its deck, as here."""
 
 
 class Deck:
@@ -152,9 +151,9 @@ class Deck:
     Parameters
     ----------
     folder
-        Where it lies.
+        The folder of the deck.
     name
-        What the dataset is called; left out, as it was called when it was dealt.
+        The name of the dataset; by default the name it was dealt under.
     complete
         Columns whose values are never missing.
     """
@@ -168,17 +167,17 @@ class Deck:
             require_complete(folder, complete)
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
-        self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of those that are there
+        self.cards = range(first.numbers.start, self._deals[-1].numbers.stop)  # the numbers of all existing cards
         self._dealt, self._folder = first.dealt, folder
         self.kept_count = first.dealt.kept
         self.kept: FolderRows | None = None  # rows that only check guesses
         if self.kept_count:
-            declared = [column.name for column in first.schema if not column.nullable]  # questions are built for them
+            declared = [column.name for column in first.schema if not column.nullable]  # questions rely on these
             self.kept = KeptFolder(folder / KEPT, name=name, complete=declared)
             if len(self.kept) != self.kept_count:
                 raise RowSourceError(f"{folder / KEPT} is not what was dealt with these cards; restore the deck.")
         self._used_here = UsedFile(folder / USED)
-        self._claimed = ""  # by which ledger, as far as this process has made sure
+        self._claimed = ""  # the ledger for which this process has claimed the deck
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
             one, other = cards.dealt, first.dealt
             same = (one.fingerprint, one.order, cards.schema) == (other.fingerprint, other.order, first.schema)
@@ -189,7 +188,7 @@ class Deck:
 
     @property
     def name(self) -> str:
-        """What the dataset is called."""
+        """The name of the dataset."""
         return self._deals[0].name
 
     @property
@@ -201,7 +200,7 @@ class Deck:
     def fingerprint(self) -> str:
         """A hash of the table's content, whatever the order of its rows: the same for all decks dealt from it.
 
-        If rows are kept for checks, that of which ones follows.
+        If rows are kept for checks, a hash of which ones is appended.
         """
         return self._dealt.fingerprint
 
@@ -233,7 +232,7 @@ class Deck:
             cards.verify()
 
     def require_sound(self) -> None:
-        """Refuse if a check has found damage."""
+        """Refuse if a background check has found damage."""
         for cards in self._folders:
             cards.require_sound()
 
@@ -249,7 +248,7 @@ class Deck:
     # -- a plan ---------------------------------------------------------------------------------------------------
 
     def plan_for(self, request: PlanRequest) -> Plan:
-        """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+        """Return the plan of a new ledger. A deck holds a limited number of draws, with replacement."""
         if request.checks is not None and request.kept(len(self)) != self.kept_count:
             kept = f"{self.kept_count:,} of {len(self):,}" if self.kept_count else "none"
             raise InvalidArgument(
@@ -266,7 +265,7 @@ class Deck:
         request = replace(request, mechanism=COINS)
         if isinstance(request.rows_per_query, int) or request.margin is not None:
             return request.make(len(self))
-        # Every answer reads as many cards, so that they can be counted beforehand.
+        # Every answer must read the same number of cards, so that they can be counted beforehand.
         plan = request.make(len(self))
         if plan.endless:
             return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(self))
@@ -274,7 +273,7 @@ class Deck:
         return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(self))
 
     def draws_under(self, plan: Plan, ledger: LedgerView) -> CardDraws:
-        """Return the cards that questions under a plan have; refuse a plan that they are not for."""
+        """Return the cards for questions under a plan; refuse a plan that the cards cannot serve."""
         return CardDraws(self, plan, ledger)
 
     # -- cards ----------------------------------------------------------------------------------------------------
@@ -286,27 +285,27 @@ class Deck:
 
     @property
     def numbered(self) -> bool:
-        """Whether it is known which row each card is, so that distinct rows can be drawn."""
+        """Whether cards record which row they are copies of, so that distinct rows can be drawn."""
         return all(each.numbered for each in self._deals)
 
     @property
     def used(self) -> Mark:
-        """How far the deck is used, as the folder remembers it."""
+        """How far the deck is used, according to the file `used`."""
         return self._used.read()
 
     @property
     def left(self) -> int:
-        """How many cards are left, as far as the folder remembers."""
+        """How many cards are left, according to the file `used`."""
         return max(0, self.cards.stop - self.used.cards)
 
     def reaches(self, end: int) -> bool:
-        """Whether there are cards before number `end`, also among those dealt since the deck was opened."""
+        """Whether the cards go up to number `end`, including cards dealt since the deck was opened."""
         if end > self.cards.stop:
             self._join_next()
         return end <= self.cards.stop
 
     def require(self, start: int, count: int) -> None:
-        """Refuse a question that would have cards `start` and following, if they are not all there."""
+        """Refuse a question that needs `count` cards from number `start` on, unless all of them exist."""
         if not self.reaches(start + count) or start < self.cards.start:
             left = max(0, self.cards.stop - start)
             raise BudgetExhausted(
@@ -319,18 +318,21 @@ class Deck:
             )
 
     def join(self, ledger: str, taken: Callable[[], int]) -> None:
-        """Refuse a ledger with this first entry, of which so much is `taken`, if the deck has been used further."""
+        """Refuse if another ledger used the deck, or if more cards were used than this ledger has `taken`.
+
+        `ledger` is the hash of the ledger's first entry.
+        """
         mark = self.used
         self._require_own(mark, ledger)
-        reached = taken()  # read after the mark: who takes cards meanwhile writes them into the ledger first
+        reached = taken()  # read after the mark: a process that takes cards meanwhile writes to the ledger first
         if mark.cards > reached:
             raise PlanConflict(
-                f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger has come to"
+                f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger only up to card"
                 f" {reached:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
             )
 
     def claim(self, ledger: str) -> None:
-        """Mark the deck as used by the ledger with this first entry, or refuse: before a question is paid for."""
+        """Mark the deck as used by the ledger with this first entry, or refuse: called before a question is charged."""
         if self._claimed != ledger:
             self._require_own(self._used.note(Mark(0, ledger)), ledger)
             self._claimed = ledger
@@ -343,15 +345,15 @@ class Deck:
         ledger
             The first entry of the ledger that reserved them.
         start, count
-            Which ones.
+            The number of the first card, and how many.
         """
-        if count:  # a check has none, and may be asked where other slices have more cards than this one
+        if count:  # a check needs none, and its place may lie beyond the cards of this slice
             self.require(start, count)
         self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
         return Hand(self, range(start, start + count))
 
     def find(self, numbers: range) -> list[tuple[Cards, range]]:
-        """Return where cards with these numbers lie: which rows of which folders."""
+        """Return where the cards with these numbers are: which rows of which folders."""
         start, stop = numbers.start, numbers.stop
         found = []
         for cards in self._deals:
@@ -362,10 +364,10 @@ class Deck:
         return found
 
     def _join_next(self) -> None:
-        """Go on with cards that were dealt since this deck was opened."""
-        with self._used.lock:  # who has listed fewer folders would take back what another has joined
+        """Open the folders of cards that were dealt since this deck was opened."""
+        with self._used.lock:  # a thread that listed fewer folders must not undo what another thread has added
             deals = list(self._deals)
-            known = {each.location for each in deals}  # not how many: old ones may be removed
+            known = {each.location for each in deals}  # compare names, not counts: old folders may be removed
             for folder in deals_in(self._folder):
                 if folder in known:
                     continue
@@ -374,7 +376,7 @@ class Deck:
                 if cards.dealt.fingerprint != self.fingerprint or cards.dealt.first != deals[-1].numbers.stop:
                     break
                 deals.append(cards)
-            self._deals = deals  # at once: other threads read it meanwhile
+            self._deals = deals  # replaced in one step, since other threads are reading it
             self.cards = range(self.cards.start, deals[-1].numbers.stop)
 
     def _require_own(self, mark: Mark, ledger: str) -> None:
@@ -386,7 +388,7 @@ class Deck:
 
     @property
     def _used(self) -> UsedFile:
-        """The file that remembers, as this process has it open; its lock is that of the deck."""
+        """The file `used`, as this process has it open; its lock also guards the deck."""
         used = self._used_here
         if used.process != os.getpid():
             used.close()

@@ -1,8 +1,8 @@
 """Where the rows of a question come from.
 
-A table is drawn from anew for each question. If the plan keeps some rows for checks, there are two drawers of one
-table: rows that are drawn from, and rows kept for checks, told apart by a secret key alone. Rows that were dealt
-beforehand say themselves which draws a question has.
+From a table, rows are drawn anew for each question. If the plan keeps some rows for checks, the table has two drawers:
+rows that answer questions, and rows kept for checks; only a secret key tells which is which. A deck of rows that were
+dealt beforehand decides itself which draws a question gets.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from holdfast.rows.randomize import tallied
 from holdfast.rows.source import DealtRows, Draws, Kept, LedgerView, RowSource, Taken
 from holdfast.schema import Schema
 
-DRAWERS = "drawers"  # what the ledger's key for them is called
+DRAWERS = "drawers"  # the purpose of the ledger's key for them
 _PIECE = 1 << 20  # positions of the shuffle looked up at once
 
 
@@ -33,12 +33,12 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
 
 
 def draws_under(rows: RowSource, plan: Plan, ledger: LedgerView) -> Draws:
-    """Return where the draws of questions come from, under this plan."""
+    """Return the source of draws for questions under this plan."""
     return rows.draws_under(plan, ledger) if isinstance(rows, DealtRows) else TableDraws(rows, plan, ledger)
 
 
 class TableDraws:
-    """The draws of questions to a table: every one is drawn anew, from the drawer that answers."""
+    """The draws of questions to a table: drawn anew for each question, from the drawer that answers."""
 
     dealt = False
     reach = NO_CAP, NO_CAP, 2 * NO_CAP
@@ -49,7 +49,7 @@ class TableDraws:
         self._kept = rows if isinstance(rows, Kept) else None
 
     def join(self) -> None:
-        """Any number of ledgers may draw from a table, as far as it is concerned."""
+        """Refuse nothing: a table does not limit which ledgers draw from it."""
 
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse if the data are known to be damaged; reading them would refuse as well, but not for free."""
@@ -57,10 +57,10 @@ class TableDraws:
             self._kept.require_sound()
 
     def refuse(self, costs: Sequence[Taken]) -> None:
-        """Rows that are drawn anew do not run out."""
+        """Refuse nothing: rows that are drawn anew do not run out."""
 
     def rows_for(self, place: Taken, cost: Taken) -> tuple[RowSource, RowSource | None]:
-        """The same for all questions."""
+        """Return the drawer that answers, and the one kept for checks, if any; the same for all questions."""
         return self._drawers
 
     @cached_property
@@ -80,7 +80,7 @@ class DividedRows:
 
     @cached_property
     def _numbers(self) -> tuple[Indices, Indices]:
-        """The rows of both, each in the order in which they lie; worked out when the first row is read."""
+        """The row numbers of both drawers, each in ascending order; computed when the first row is read."""
         n = len(self._rows)
         inside = np.zeros(n, np.bool_)
         for start in range(0, self._kept, _PIECE):
@@ -98,7 +98,7 @@ class DividedRows:
         return Drawer(self._rows, self, 1, self._kept)
 
     def rows(self, which: int) -> Indices:
-        """Return which rows of the table are in one of the drawers."""
+        """Return the numbers of the rows in one of the drawers: 0 answers, 1 checks."""
         return self._numbers[which]
 
 
@@ -122,29 +122,29 @@ class Drawer:
 
     @property
     def name(self) -> str:
-        """That of the table."""
+        """The table's name."""
         return self._rows.name
 
     @property
     def schema(self) -> Schema:
-        """That of the table."""
+        """The table's schema."""
         return self._rows.schema
 
     @property
     def fingerprint(self) -> str:
-        """That of the table: both drawers have one budget."""
+        """The table's fingerprint: both drawers share one budget."""
         return self._rows.fingerprint
 
     @property
     def location(self) -> Path | None:
-        """That of the table."""
+        """The table's location."""
         return self._rows.location
 
     def __len__(self) -> int:
         return self._count
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
-        """Draw from the drawer alone, evaluate, toss, randomize."""
+        """Draw from this drawer only, evaluate, toss, randomize."""
         values = self.sample(query, WithReplacement(draws), rng)
         outcomes = query.statistic.outcomes
         if query.parts == 1:
@@ -152,7 +152,7 @@ class Drawer:
         return np.stack([tallied(part, outcomes, mass, rng) for part in values])
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Return what rows of the drawer say. Secret."""
+        """Return the values of selected rows of the drawer. Secret."""
         return self._rows.sample(query, Within(selection, self._drawers.rows(self._which)), rng)
 
     def verify(self) -> None:

@@ -1,13 +1,13 @@
-"""Which rows are drawn. Time and memory follow the number of draws, never the number of rows.
+"""Which rows are drawn. Time and memory grow with the number of draws, not with the number of rows.
 
     WithReplacement       each draw uniform on range(n), independent of the others
     WithoutReplacement    a uniform ordered selection of distinct rows
     Fresh                 positions start, start+1, ... of one keyed shuffle of range(n): blocks that do not
-                          overlap share no row, and nobody has to remember which rows were used
+                          overlap share no row, so there is no need to store which rows were used
     AllRows               every row, in order
     Consecutive           rows start to stop - 1, in order
 
-Each is a frozen value; `indices(n, rng)` says which rows of n it means.
+Each is a frozen value; `indices(n, rng)` returns which rows of n it selects.
 """
 
 import hmac
@@ -23,14 +23,14 @@ from holdfast.errors import InvalidArgument
 
 Indices = NDArray[np.int64]
 
-# Alternating Feistel rounds; a handful suffices for large n, the rest is for n of a few rows.
+# Alternating Feistel rounds: a few suffice for large n; tables of a few rows need the rest.
 _ROUNDS = 16
-_KEY_BYTES = 16  # at least: 128 bits
-_DENSE = 4  # a quarter of all rows or more: shuffling them all is still linear in the draws
+_KEY_BYTES = 16  # at least 128 bits
+_DENSE = 4  # for draws of at least 1/4 of all rows, all are shuffled, which is still linear in the draws
 
 
 class Selection(Protocol):
-    """A rule that selects rows; always as many of them for the same n."""
+    """A rule that selects rows; for the same n, always the same number of them."""
 
     def indices(self, n: int, rng: Generator) -> Indices:
         """Return which of n rows are selected, in order."""
@@ -61,15 +61,15 @@ class WithoutReplacement:
         check.whole(count=self.count)
 
     def indices(self, n: int, rng: Generator) -> Indices:
-        """Draw anew; more rows than there are is refused."""
+        """Draw anew; refuse to draw more rows than there are."""
         return without_replacement(rng, n, self.count)
 
 
 @dataclass(frozen=True)
 class Order:
-    """The secret order in which rows are used up, and how many of them are: `key` names a shuffle of all rows."""
+    """The secret order in which rows are used up, and how many are used: `key` determines a shuffle of all rows."""
 
-    key: bytes = field(repr=False)  # secret: it says which rows are used when
+    key: bytes = field(repr=False)  # secret: it determines which rows are used when
     start: int = 0
 
     def __post_init__(self) -> None:
@@ -77,13 +77,13 @@ class Order:
         check.whole(0, start=self.start)
 
     def after(self, rows: int) -> "Order":
-        """Return the order after so many more rows."""
+        """Return the order after this many more rows are used."""
         return replace(self, start=self.start + rows)
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """Positions `start` to `start + count - 1` of the shuffle that `key` names."""
+    """Positions `start` to `start + count - 1` of the shuffle that `key` determines."""
 
     key: bytes = field(repr=False)
     start: int
@@ -95,7 +95,7 @@ class Fresh:
         check_key(self.key)
 
     def indices(self, n: int, rng: Generator) -> Indices:
-        """Look up; the generator is not used, and more rows than there are is refused."""
+        """Look up the positions, without using the generator; refuse more rows than there are."""
         return permuted_block(self.key, n, self.start, self.count)
 
 
@@ -157,10 +157,10 @@ def check_key(key: object) -> None:
 
 
 def permuted_block(key: bytes, n: int, start: int, count: int) -> Indices:
-    """Return positions start .. start+count-1 of the shuffle of range(n) that `key` names.
+    """Return positions start .. start+count-1 of the shuffle of range(n) that `key` determines.
 
-    A Feistel network permutes the next power of two; whatever lands outside range(n) is permuted again
-    until it is inside (less than two steps on average), which leaves a permutation of range(n).
+    A Feistel network permutes the numbers below the next power of two; a number that lands outside range(n) is permuted
+    again until it is inside (less than two steps on average), which gives a permutation of range(n).
     """
     check.whole(n=n)
     check_key(key)
@@ -176,7 +176,7 @@ def permuted_block(key: bytes, n: int, start: int, count: int) -> Indices:
 
 
 def _round_keys(key: bytes, bits: int) -> NDArray[np.uint64]:
-    """Derive 64 bits for every round, all of which matter: they are mixed in before anything is cut off."""
+    """Derive 64 bits for every round, all of which matter: they are mixed in before the result is masked."""
     material = b"".join(hmac.digest(key, f"{bits}:{i}".encode(), "sha256")[:8] for i in range(_ROUNDS))
     return np.frombuffer(material, dtype=np.uint64)
 
@@ -186,7 +186,7 @@ def _feistel(block: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> 
     low_mask = np.uint64((1 << (bits // 2)) - 1)
     high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
     low, high = block & low_mask, block >> low_bits
-    for i in range(0, _ROUNDS, 2):  # each half is masked by a function of the other: invertible step by step
+    for i in range(0, _ROUNDS, 2):  # each half is XORed with a function of the other: every step is invertible
         low = low ^ (mix(high ^ keys[i]) & low_mask)
         high = high ^ (mix(low ^ keys[i + 1]) & high_mask)
     return (high << low_bits) | low

@@ -110,7 +110,7 @@ class CardDraws:
         """Refuse damaged cards and those of another ledger; open the next cards if these questions need them."""
         deck, count = self._deck, self._cards(*costs)
         deck.require_sound()
-        if not count or deck.reaches(self._cards(self._ledger.taken) + count):  # else the ledger refuses: nothing used
+        if not count or deck.reaches(self._cards(self._ledger.taken) + count):  # otherwise the ledger will refuse
             deck.claim(self._ledger.first)
 
     def refuse(self, costs: Sequence[Taken]) -> None:

@@ -1,9 +1,9 @@
-"""Rows of a deck that are kept for checks: a random set, on no card, which lies beside the cards as it is.
+"""Rows of a deck that are kept for checks: a random set of rows, on no card, stored as a table beside the cards.
 
-    keep    choose them, and write them as columns, in one pass; the cards are dealt from the others in another
-    put     into a deck, before its first cards: all slices and all deals have the same
+    keep    choose them and write them as columns, in one pass; the cards are dealt from the other rows in another pass
+    put     put them into a deck, before its first cards: all slices and all deals have the same rows
 
-Which they are is remembered beside them, as the key of the choice.
+The key that determines the choice is stored beside them.
 """
 
 import hmac
@@ -27,20 +27,21 @@ from holdfast.rows.partial import swap_in, write_whole
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.supply import Supply, lengths_of
 
-_MOST = 10**9 - 1  # rows or units, of which numpy can draw how many are kept
-_PIECE = 1 << 18  # of which it is decided at once whether they are kept; part of what the next deal repeats
+_MOST = 10**9 - 1  # rows or units: the limit of numpy's hypergeometric distribution
+_PIECE = 1 << 18  # rows or units decided at once; a different value would select other rows in the next deal
 
 
 @dataclass(frozen=True)
 class Division:
     """A uniformly random set of rows, or units, which only check guesses; no card is dealt from them.
 
-    Of every piece of the table a hypergeometric number is kept, and that many of it: `docs/proofs/decks.md`.
+    For every piece of the table, a hypergeometric number is drawn, and that many of the piece are kept:
+    `docs/proofs/decks.md`.
 
     Parameters
     ----------
     key
-        Secret; with the same one, and rows in the same order, it is the same set.
+        Secret; the same key, with rows in the same order, gives the same set.
     drawn, kept
         How many rows or units there are, and how many of them are kept.
     """
@@ -61,19 +62,19 @@ class Division:
             yield mask
 
     def halves(self, supply: Supply) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Yield the rows of those that are kept, and of the others."""
+        """Yield, batch after batch, the rows that are kept and the others."""
         masks, mask = self.masks(), np.zeros(0, np.bool_)
         for batch in supply.read(0):
             lengths = None if supply.unit is None else lengths_of(batch, supply.unit)
             count = batch.height if lengths is None else lengths.size
-            while mask.size < count:  # rows that were not counted are not kept: whoever counts again will notice
+            while mask.size < count:  # rows beyond those counted are not kept; a later count notices them
                 mask = np.concatenate([mask, next(masks, np.zeros(count, np.bool_))])
             these, mask = mask[:count], mask[count:]
             each = these if lengths is None else np.repeat(these, lengths)
             yield batch.filter(pl.Series(each)), batch.filter(pl.Series(~each))
 
     def others(self, supply: Supply, rows_kept: int) -> Supply:
-        """Return what cards are dealt from."""
+        """Return the supply of the other rows, from which cards are dealt."""
 
         def read(after: int) -> Iterator[pl.DataFrame]:
             for _, batch in self.halves(supply):
@@ -85,7 +86,7 @@ class Division:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows that are kept for checks: which they are, how many, and what they and the others add to the content."""
+    """The rows that are kept for checks: which ones, how many, and the content sums of these and of the others."""
 
     division: Division
     rows: int
@@ -93,14 +94,14 @@ class KeptRows:
     others: tuple[int, int]
 
     def write(self, folder: Path) -> None:
-        """Remember it beside them, durably: the next deal keeps the same ones, and it lies there whole or not."""
+        """Store this beside the rows, durably and atomically, so that the next deal keeps the same rows."""
         division = self.division
         facts = [division.key.hex(), division.drawn, division.kept, self.rows, self.sums, self.others]
         write_whole(folder / DIVISION, json.dumps(facts))
 
     @classmethod
     def read(cls, folder: Path) -> "KeptRows":
-        """Return what was remembered."""
+        """Return what `write` stored."""
         try:
             key, drawn, kept, rows, sums, others = json.loads((folder / DIVISION).read_text(encoding="ascii"))
         except (OSError, ValueError):
@@ -108,12 +109,13 @@ class KeptRows:
         return cls(Division(bytes.fromhex(key), drawn, kept), rows, tuple(sums), tuple(others))
 
     def fingerprint(self, others: Content, scan: Scan) -> str:
-        """Return the hash of the whole table, and that of what is kept of it; `others` is what was dealt from.
+        """Return the hash of the whole table and that of the kept rows; cards were dealt from `others`.
 
-        Two decks with one ledger keep the same rows: else one would ask what the other checks on. The second hash is
-        keyed, as two other sets of rows may look the same. By the first, the table has no second ledger.
+        Two decks with one ledger must keep the same rows: otherwise one deck would answer from rows that the other
+        checks on. The second hash is keyed, since two different sets of rows may have equal content. The first hash
+        prevents a second ledger for the table.
         """
-        if others.sums != self.others:  # then a row may be kept, and dealt from
+        if others.sums != self.others:  # a row might be both kept and dealt
             raise RowSourceError(
                 f"The rows of {scan.where or 'the table'} came in another order when they were read again, so none can"
                 " be kept for checks. Sort them, or write them to a file first."
@@ -128,12 +130,12 @@ class KeptRows:
 def keep(
     division: Division, supply: Supply, folder: Path, scan: Scan, origin: Origin, complete: Collection[str]
 ) -> KeptRows:
-    """Write the rows that are kept into this folder, unless they are there."""
+    """Write the kept rows into this folder, unless they are there already."""
     if (folder / DIVISION).exists():
-        Manifest.read(folder).declared(complete)  # refuses: less may have been declared when they were written
+        Manifest.read(folder).declared(complete)  # may refuse: fewer columns may have been declared before
         return KeptRows.read(folder)
     if division.drawn > _MOST:
-        raise RowSourceError(f"Rows are kept for checks of at most {_MOST:,}; leave checks out.")
+        raise RowSourceError(f"Rows can be kept for checks only out of at most {_MOST:,}; leave checks out.")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     kept, others = Content(scan.columns), Content(scan.columns)
@@ -151,7 +153,7 @@ def keep(
 
 
 def put(kept: Path, folder: Path, source: Path | None) -> None:
-    """Put what is kept into a deck, as links; who may read the `source` may read it."""
+    """Put the kept rows into a deck, as hard links; anybody who may read the `source` may read them."""
     partial = kept.with_name(f"{kept.name}.put")
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(kept, partial, copy_function=os.link)

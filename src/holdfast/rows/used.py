@@ -1,4 +1,4 @@
-"""How far a deck is used: one slot in a file of its own, written in one piece by whoever is about to read cards."""
+"""How far a deck is used: one slot in a small file, updated in one write before cards are read."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ _SLOT = 256  # bytes; written at once
 
 
 class Mark(NamedTuple):
-    """How far a deck is used: cards before this number, by the ledger with this first entry."""
+    """How far a deck is used: all cards before number `cards`, by the ledger with this first entry."""
 
     cards: int
     ledger: str
@@ -25,8 +25,8 @@ UNUSED = Mark(0, "")
 class UsedFile:
     """The file `used` of a deck, as one process has it open.
 
-    A forked child needs one of its own: whoever held the lock is not there, and a file that was open before the fork is
-    locked by parent and child together.
+    A forked child needs a separate one: the thread that held `lock` may not exist in the child, and parent and child
+    share the lock on a file that was open before the fork.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,28 +34,28 @@ class UsedFile:
         self._path = path
         self._file: int | None = None
         self._closing: finalize[[int], UsedFile] | None = None
-        self._last = (b"", UNUSED)  # what this process has written there
+        self._last = (b"", UNUSED)  # what this process wrote last
 
     def read(self) -> Mark:
-        """Return what the file says."""
+        """Return the mark in the file."""
         try:
             return _read(self._path.read_bytes())
         except OSError:
             return UNUSED
 
     def note(self, mark: Mark) -> Mark:
-        """Write this mark, unless the deck was used further or by another ledger; return what was there before.
+        """Write this mark, unless the deck was used further or by another ledger; return the mark before.
 
-        Whose deck it is can be marked before any card is used.
+        A mark with 0 cards records the ledger before any card is used.
         """
-        with self.lock:  # threads of one process hold the lock of a file together
+        with self.lock:  # threads of one process share the lock on the file
             file = self._open()
-            if file is None:  # in a folder that may only be read, the ledger alone remembers
+            if file is None:  # in a read-only folder, only the ledger records what is used
                 return UNUSED
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 slot = os.pread(file, _SLOT, 0)
-                # What this process wrote last needs no second look; somebody else may have written since.
+                # Parse the slot only if another process has written since this one last did.
                 found = self._last[1] if slot == self._last[0] else _read(slot)
                 if found == UNUSED or (found.ledger == mark.ledger and found.cards < mark.cards):
                     self._last = (_written(mark), mark)
@@ -86,7 +86,7 @@ def _written(mark: Mark) -> bytes:
 
 
 def _read(slot: bytes) -> Mark:
-    """Read a slot; nothing was used if it is empty or was spoiled by a power failure."""
+    """Read a slot; return `UNUSED` if it is empty or was corrupted by a power failure."""
     checksum, _, body = slot.rstrip().partition(b" ")
     if not body or checksum != sha256(body).hexdigest()[:16].encode():
         return UNUSED

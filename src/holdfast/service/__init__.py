@@ -1,24 +1,27 @@
 """The server: many analysts, one budget for each dataset; an API, pages, agent tools and the client.
 
 app.py              the application and its process
-settings.py         from arguments, environment and a TOML file
+settings.py         settings from arguments, environment and a TOML file
 state.py            what every request can reach
 auth.py             who may call a route: deny by default, origins, cookies
 tokens.py           tokens and sign-ins
-database.py         what is stored beside the ledgers: tokens, sign-ins, idempotency keys, reservations
+database.py         the token database: tokens, sign-ins, idempotency keys, quota reservations
 datasets.py         the datasets by name, each a `Session`
 ask.py              one question over HTTP: turn, quota, idempotency key, then the session; released on a coarse clock
-lanes.py            threads in which everybody has a turn
+batch.py            several questions at once: a list, or a SELECT
+lanes.py            pools of threads that serve callers in turn
 idempotency.py      the same request again gets the same response
-schemas.py          the models of questions, made from the kinds that are registered; of other requests, of responses
+schemas.py          the models of questions, made from the registered kinds; of other requests; of responses
 errors.py           errors over HTTP
 api.py              routes under /api/v1 for every token
 admin.py            routes and page for the admin
-pages.py            pages;  forms.py  what their forms say;  charts.py  what they draw
-connections.py      how many connections there are, and what they may say before anybody has signed in
-limits.py           how large, slow and frequent requests may be; security headers
-monitoring.py       logs and metrics
+pages.py            pages;  forms.py  their forms;  charts.py  their charts;  suggestions.py  example questions;
+                    snippets.py  the question of a page in Python, curl and SQL
+connections.py      limits on connections and on request headers, before anybody has signed in
+limits.py           limits on the size, time and rate of requests; security headers
+monitoring.py       logs and metrics;  telemetry.py  spans for OpenTelemetry
+witness.py          the token database as a witness of the ledgers
 mcp.py              tools for agents, over the Model Context Protocol
-calls.py            what the client can send, and how responses are read
+calls.py            the requests that the client can send, and how responses are read
 client.py           `holdfast.connect`: the verbs of a session, from a server
 """

@@ -22,7 +22,7 @@ routes = Routes()
 Act = Callable[[ServerState], dict[str, Any]]
 TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of a token, not its secret.")]
 
-# -- what both do ---------------------------------------------------------------------------------------------------
+# -- what API and page share ----------------------------------------------------------------------------------------
 
 
 def _list(state: ServerState) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def _create(state: ServerState, body: TokenIn) -> tuple[str, Token]:
 
 
 def _revoke(state: ServerState, id: str, by: Token) -> Token:
-    """Revoke a token, except the one in use: nobody can lock out the last admin by mistake."""
+    """Revoke a token, except the caller's own, so that nobody locks out the last admin by mistake."""
     if id == by.id:
         raise NotAllowed("You are using this token. Create another admin token, and revoke this one with it.")
     return state.tokens.revoke(id)

@@ -72,12 +72,12 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **errors}
 
 
-# What is no number is an error: as null, a value would read "too few rows to tell".
+# NaN and infinity are errors: written as null, a value would mean "too few rows to tell".
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 class JsonResponse(Response):
-    """JSON that is sent in one piece if the connection can take it."""
+    """JSON that is sent in one write if the connection allows it."""
 
     media_type = "application/json"
 
@@ -121,7 +121,7 @@ async def _look(request: Request, name: str, look: Callable[[ServedDataset], dic
 
 
 async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]) -> Response:
-    """Respond with what `act` does with the question in the body."""
+    """Respond with what `act` returns for the question in the body."""
     questions, token, body = state_of(request).questions, token_of(request), _json_body(request)
     return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
 
@@ -135,13 +135,13 @@ class AskRoute(GuardedRoute):
 
 
 class AskDirectly:
-    """An application that serves one route, that of every answer, without the layers that find routes and errors."""
+    """An application that serves only the route of every answer, without the layers that find routes and errors."""
 
     def __init__(self, route: AskRoute, handle_error: ErrorHandler) -> None:
         self._route, self._handle_error, self._respond = route, handle_error, route.get_route_handler()
 
     def takes(self, scope: Scope) -> bool:
-        """Whether this request is for the route; then it is noted in its scope."""
+        """Whether this request is for the route; if so, note the route in its scope."""
         if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
             return False
         found = self._route.path_regex.match(scope["path"])
@@ -150,7 +150,7 @@ class AskDirectly:
         return found is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request that `takes` took."""
+        """Serve one request for which `takes` returned True."""
         request = Request(scope, receive)
         try:
             response = await self._respond(request)
@@ -283,7 +283,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
 
 @_post("batch", BatchOut, body="BatchIn")
 async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
-    """Ask several questions in order; each is answered or refused on its own."""
+    """Ask several questions: all of them are answered, in one transaction, or none."""
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(_json_body(request))
     return json_response(await state.batches.batch(name, token, asks, key, gone=request.is_disconnected))

@@ -37,16 +37,16 @@ from holdfast.service.settings import Settings
 from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
-SHARES = "HOLDFAST_SHARES_FILE"  # says where they tell each other how many connections they have
+SHARES = "HOLDFAST_SHARES_FILE"  # the file in which they share their numbers of connections
 STATIC = Path(__file__).parent / "static"
-OFTEN = (10_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
-FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
-WRITING = 0.85  # of the grace, until all that is paid for is written
+OFTEN = (10_000, 10, 1_000)  # thresholds of the garbage collector, for young, middle and old objects
+FINISHING = 0.7  # the part of the grace period for requests in progress when the server is stopped
+WRITING = 0.85  # the part of the grace period after which all paid answers must be written
 routes = Routes()
 
 
 class Application(FastAPI):
-    """FastAPI, but for answers: they go straight to their route, within the same limits."""
+    """FastAPI, except that requests for answers go straight to their route, within the same limits."""
 
     ask: api.AskDirectly
     limited_ask: RequestLimits
@@ -65,7 +65,7 @@ def build(settings: Settings) -> FastAPI:
     """Return the application; its datasets are open when this returns."""
     state = ServerState(settings)
     mcp = None
-    if find_spec("mcp") is not None:  # agents are served if the package that this needs is installed
+    if find_spec("mcp") is not None:  # agents are served if the package for it is installed
         from holdfast.service.mcp import McpEndpoint
 
         mcp = McpEndpoint(state)
@@ -117,7 +117,7 @@ async def health() -> Response:
 
 @routes.page("anyone", "GET", "/ready")
 async def ready(request: Request) -> Response:
-    """Report that an answer could be committed, to every ledger."""
+    """Report that an answer could be committed to every ledger."""
     await state_of(request).readiness.check()
     return JSONResponse({"ok": True})
 
@@ -132,7 +132,7 @@ async def metrics(request: Request) -> Response:
 
 @routes.page("anyone", "GET", f"{api.V1}/openapi.json")
 async def description(request: Request) -> Response:
-    """Describe the API in OpenAPI; anyone may ask for it, so it is written once."""
+    """Describe the API in OpenAPI; anyone may request it, so it is generated once."""
     app = request.app
     if app.description_sent is None:
         app.description_sent = bytes(JSONResponse(app.openapi()).body)
@@ -140,7 +140,7 @@ async def description(request: Request) -> Response:
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Return any error in the one shape; to a browser as a page."""
+    """Return any error in the one shape of all errors; for a browser, as a page."""
     if isinstance(error, RequestValidationError):
         error = invalid_request(error.errors())
     elif isinstance(error, HTTPException):
@@ -206,7 +206,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "http": GuardedProtocol,
         "ws": "none",
         "access_log": False,
-        "log_level": "critical",  # the log has lines of ours alone
+        "log_level": "critical",  # only holdfast writes to the log
         "timeout_graceful_shutdown": max(1, int(FINISHING * settings.grace)),
         "timeout_keep_alive": settings.idle_timeout,
         "server_header": False,
@@ -216,7 +216,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
 
 
 def connections(settings: Settings) -> Connections:
-    """Return the limits of connections; a proxy's address stands for everybody, so it has none of its own."""
+    """Return the limits of connections; behind a proxy, all share its address, so there is no limit per address."""
     return Connections(
         most=settings.max_connections,
         each=settings.connections_per_address if settings.public_url is None else None,
@@ -228,7 +228,7 @@ def connections(settings: Settings) -> Connections:
 
 @contextmanager
 def _sharing(workers: int) -> Iterator[None]:
-    """Have a file in which worker processes find the connections of all; on a disk that is full, serve without it."""
+    """Create the file in which worker processes share their numbers of connections; if that fails, do without it."""
     with ExitStack() as held:
         if sys.platform != "win32":
             with suppress(OSError):
@@ -239,7 +239,7 @@ def _sharing(workers: int) -> Iterator[None]:
 
 
 def _shares() -> Shares | None:
-    """Return the connections of all worker processes; None if there is one process, or if the file was cleared away."""
+    """Return the connections of all worker processes; None if there is one process, or if the file was deleted."""
     with suppress(KeyError, OSError):
         return Shares(os.environ[SHARES])
     return None
@@ -254,16 +254,16 @@ def worker() -> FastAPI:
 
 
 def _end_within(seconds: float) -> Callable[[], float]:
-    """Have the process end so long after SIGTERM or SIGINT, whatever its threads wait for; a commit is whole or not.
+    """End the process this many seconds after SIGTERM or SIGINT, whatever its threads wait for: commits are atomic.
 
-    Returns what tells how many seconds are left for what is still to be written.
+    Return a function that says how many seconds are left to write what is paid for.
     """
-    stopped_at = inf  # when
+    stopped_at = inf  # the time of the first signal
 
     def left() -> float:
         return WRITING * seconds - max(0.0, time.monotonic() - stopped_at)
 
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         return left
 
     def end(then: Any, number: int, frame: Any) -> None:
@@ -283,7 +283,7 @@ def _end_within(seconds: float) -> Callable[[], float]:
 
 
 def _allow_connections(count: int) -> None:
-    """Let the process open as many files as connections need, as far as the system allows."""
+    """Raise the process's limit of open files to what the connections need, as far as the system allows."""
     if sys.platform != "win32":
         import resource
 
@@ -295,10 +295,11 @@ def _allow_connections(count: int) -> None:
 
 
 def _freeze_garbage() -> None:
-    """Exempt what exists by now from garbage collection, which pauses all requests, and collect what is new often.
+    """Exempt existing objects from garbage collection, which pauses all requests, and collect new ones often.
 
-    The command line has it collect seldom, for the sake of its imports: here, a tenth of a second every few thousand
-    answers. What has stayed for long is mostly there to stay, and takes as long to look at.
+    The command line makes collections rare, to speed up its imports; here that would mean pauses of a tenth of a second
+    every few thousand answers. Objects that have lived long mostly live on, and take as long to scan, so they are
+    collected rarely.
     """
     gc.collect()
     gc.freeze()

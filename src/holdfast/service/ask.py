@@ -1,18 +1,19 @@
 """One question over HTTP or from an agent. `Session` answers it; this adds the caller's name, quota and key.
 
-A question is begun in the lane for small work. What was asked before is answered there at once; what takes much work
-goes on in the lane for it. Whoever has to wait for a thread is looked up meanwhile in the lane for reads, so that
-neither slow evaluations nor a ledger that is locked elsewhere hold up an answer that is there.
+Every question starts in the lane for small work. A question that was asked before is answered there at once; one that
+takes much work continues in the lane for heavy work. While a request waits for a thread, the lane for reads looks for a
+stored answer, so that neither slow evaluations nor a ledger that is locked elsewhere delay an answer that exists.
 
-Answers are written on a coarse clock, and leave when they are: the time that an evaluation took, which may depend on
-the rows, is rounded up, for whoever asked and for whoever watches the ledger, or waits for the same answer.
+Answers are written at the ticks of a coarse clock, and sent once they are written. So the time that an evaluation took,
+which may depend on the rows, is rounded up for the caller, for anybody who watches the ledger, and for anybody who
+waits for the same answer.
 
-A quota is one analyst's part of a dataset's budget, counted where the budget is, in the ledger, and in its currency:
-answers. The price of a question is reserved before anything is drawn, and the reservation ends after the answer is
-committed. A request reads other reservations first and the ledger second, so an answer in progress is counted at least
-once, by any process; between commit and end of the reservation it may be counted twice, and a retry then finds it
-counted once. The reservation of a draw that was called off never ends, nor that of one which another server was faster
-to answer: the budget has paid for it.
+A quota is one analyst's part of a dataset's budget. It is counted in the ledger, as the budget is, and in the same
+currency: answers. The price of a question is reserved before anything is drawn, and the reservation ends after the
+answer is committed. A request reads other reservations first and the ledger second, so every process counts an answer
+in progress at least once; between commit and end of the reservation it may be counted twice, and a retry then finds it
+counted once. The reservation never ends if the draw was called off, or if another server answered the question first:
+the budget has paid for the draw.
 """
 
 import asyncio
@@ -52,10 +53,10 @@ from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
 from holdfast.session import Session
 
-RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
-FOREVER = 1e12  # seconds since 1970: the reservation of a draw that nobody sees
+RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
+FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
 SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
-PATIENCE = 0.5  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
+PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 
 Response = dict[str, Any]
 Requested = tuple[Session, Question] | None
@@ -66,7 +67,7 @@ Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
 
 class Reserved:
-    """A reservation. `kept`: how many answers stay held after the block: draws that nobody sees, though paid for."""
+    """A reservation. `kept`: how many answers stay held after the block: draws that are paid for but never shown."""
 
     def __init__(self) -> None:
         self.kept = 0
@@ -92,8 +93,8 @@ class Quotas:
     ) -> Iterator[Reserved]:
         """Hold this many answers of the quota during the block; refuse if fewer are left.
 
-        If the block fails after rows were drawn, the budget has paid, so they stay held: unless the answer is `written`
-        all the same, and counted there.
+        If the block fails after rows were drawn, the budget has paid, so the answers stay held, unless the answer is
+        `written` to the ledger after all, and counted there.
         """
         reservation = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
         this, now = reservations.c.id == reservation["id"], time.time()
@@ -103,7 +104,7 @@ class Quotas:
             connection.execute(delete(reservations).where(reservations.c.expires <= now))
             reserved = connection.scalar(_reserved(analyst, dataset))
             connection.execute(insert(reservations).values(reservation | {"expires": now + RESERVATION_SECONDS}))
-        held, work.begun = Reserved(), False  # what an earlier look at the same question drew was held for that one
+        held, work.begun = Reserved(), False  # what an earlier step of the same request drew had its own reservation
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
@@ -124,7 +125,7 @@ class Quotas:
                 write(self._engine, delete(reservations).where(this))
 
     def lost(self, analyst: str, dataset: str) -> int:
-        """Return how many answers went to draws that nobody sees."""
+        """Return how many answers went to draws that were never shown."""
         kept = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
         return int(read(self._engine, kept)[0]["answers"])
 
@@ -132,7 +133,7 @@ class Quotas:
 def _is_true(written: Callable[[], bool]) -> bool:
     try:
         return written()
-    except HoldfastError:  # the ledger does not say
+    except HoldfastError:  # the ledger cannot be read
         return False
 
 
@@ -163,7 +164,7 @@ class AskService:
     async def ask(
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
     ) -> Response:
-        """Answer one question; with a key, once."""
+        """Answer one question; with a key, only once."""
         work = Work(self._tick)
         steps = partial(self._steps, name, token, asked, key, work)
 
@@ -178,7 +179,7 @@ class AskService:
     async def answer_list(
         self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
     ) -> Response:
-        """Return what `act` answers, in the lane for what may take long."""
+        """Return what `act` answers, in the lane for heavy work."""
         work = Work(self._tick)
         return await _for_caller(work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone))
 
@@ -191,7 +192,7 @@ class AskService:
         steps: Callable[[int], Steps] | None,
         gone: Gone | None,
     ) -> Outcome:
-        """Return what `act` does in the lane; if that takes long, look for the answer and for the caller meanwhile."""
+        """Return what `act` returns in the lane; meanwhile look for a stored answer, and watch the caller."""
         begun = False
 
         def run(*again: Callable[[], None]) -> Outcome:
@@ -202,7 +203,7 @@ class AskService:
         async def watch() -> None:
             try:
                 if not begun and steps is not None:
-                    with suppress(HoldfastError):  # what is refused here is refused there
+                    with suppress(HoldfastError):  # the lane refuses it with the same error
                         stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
                         if not (stored is None or begun or result.done()):
                             result.set_result(stored)
@@ -241,7 +242,8 @@ class AskService:
     def left(self, served: ServedDataset, token: Token, after: int | None = None) -> dict[str, Any]:
         """Return the answers left in the budget and in the token's quota.
 
-        `after`: as of any moment since that entry was written. Answers that are written together share one look.
+        `after`: the numbers may be as of any moment since that entry was written, so that answers that are written
+        together read the budget once.
         """
         budget, quota = self._budgets.get(served.name), token.quota
         if budget is None or after is None or budget.answers_given < after:
@@ -252,9 +254,9 @@ class AskService:
         return {"answers": budget.answers_left, "quota": quota}
 
     def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
-        """Yield the question, to be sent its answer, and return the response.
+        """Yield the question, receive its answer by `send`, and return the response.
 
-        Before that, yield None if it takes more than `most_work`: the rest may go on in another thread.
+        Before that, yield None if it takes more than `most_work`: the rest may run in another thread.
         """
         served = self._datasets.get(name, token)
         with served.naming():
@@ -282,7 +284,7 @@ class AskService:
         except PlanConflict:
             if session.plan is plan:
                 raise
-            # Another process began the ledger this moment, under its plan; the question is built for that one.
+            # Another process has just begun the ledger with its own plan: build the question for that plan.
             question = self.prepare(session, ask, ledger_key)
             answer = yield from self._within_quota(served, token, session, question, work)
         while (following := session.next_look(question)) is not None:
@@ -290,10 +292,10 @@ class AskService:
                 question = self._require_small(following)
                 answer = yield from self._within_quota(served, token, session, question, work)
             except (BudgetExhausted, InvalidArgument):
-                break  # what the looks so far have shown is paid for, and stands
+                break  # keep the result of the looks so far, which is paid for
         self.metrics.count_answer(served.name, cached=answer.cached)
         response = self.response(served, token, answer)
-        if key is not None and not answer.cached:  # what the ledger has is found there again, free
+        if key is not None and not answer.cached:  # a cached answer is found in the ledger again, free of charge
             self.idempotency.store(token.id, key, request, response)
         return response
 
@@ -304,21 +306,21 @@ class AskService:
         answers = 0 if price is None else of_quota(price)
         with self.held(served, token, answers, work, partial(_is_written, session, question)) as held:
             answer = yield session, question
-            if answer.cached and work.begun:  # drawn here, and answered first by another process
+            if answer.cached and work.begun:  # drawn here, but another process answered first
                 held.kept = answers
             return answer
 
     def held(
         self, served: ServedDataset, token: Token, answers: int, work: Work, written: Callable[[], bool]
     ) -> AbstractContextManager[Reserved]:
-        """Hold this many answers of the token's quota, if it has one, during a block; `written` says if it is over."""
+        """Hold this many answers of the token's quota, if it has one, during a block; `written`: as for `reserve`."""
         if token.quota is None or answers == 0:
             return nullcontext(Reserved())
         held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
         return self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
 
     def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
-        """Return an answer as it travels."""
+        """Return an answer as JSON for the response."""
         left = self.left(served, token, None if answer.cached else answer.seq)
         return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
 
@@ -343,14 +345,14 @@ class AskService:
 
 
 async def _for_caller(work: Work, key: str | None, answering: Awaitable[Outcome]) -> Response:
-    """Call the work off if its caller leaves; if it fails after rows were drawn, say so on the clock, too."""
+    """Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too."""
     try:
         outcome = await answering
     except (asyncio.CancelledError, ProtocolError):
-        if key is None:  # with a key the caller may come back for the answers
+        if key is None:  # with a key, the caller may come back for the answer
             work.cancel()
         raise
-    except Exception:  # also one that nobody expected: rows may be the reason
+    except Exception:  # also an unexpected one, which the rows may have caused
         if work.begun:
             await asyncio.sleep(work.due - time.monotonic())
         raise
@@ -368,14 +370,17 @@ def _is_written(session: Session, question: Question) -> bool:
 
 
 class _Answering(Unfinished):
-    """A request whose answer is drawn and not written yet."""
+    """A request whose answer is drawn but not written yet."""
 
     def __init__(self, steps: Steps, answer: Unwritten, due: float) -> None:
         self.steps, self.answer, self.beside, self.due = steps, answer, answer.answering.ledger, due
 
 
 def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], None]) -> Outcome:
-    """Take the steps up to the commit; return what is left to do if that is much, None if somebody else is at it."""
+    """Take the steps up to the commit.
+
+    Return the rest of the work as a function if it is heavy, and None if somebody else is answering the same question.
+    """
     steps = new_steps(SMALL_WORK)
     try:
         requested = next(steps)
@@ -383,7 +388,7 @@ def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], No
             session, question = requested
             try:
                 answer = session.draw(question, again)
-            except Exception as error:  # noqa: BLE001  the steps decide what to make of it
+            except Exception as error:  # noqa: BLE001  the steps handle it
                 requested = steps.throw(error)
                 continue
             if answer is None:
@@ -398,7 +403,7 @@ def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], No
 
 
 def _finish(steps: Steps) -> Response:
-    """Take all steps that are left, in this thread."""
+    """Take all remaining steps, in this thread."""
     try:
         requested = next(steps)
         while True:
@@ -406,7 +411,7 @@ def _finish(steps: Steps) -> Response:
             session, question = requested
             try:
                 answer = session.answer(question)
-            except Exception as error:  # noqa: BLE001  the steps decide what to make of it
+            except Exception as error:  # noqa: BLE001  the steps handle it
                 requested = steps.throw(error)
             else:
                 requested = steps.send(answer)
@@ -434,13 +439,13 @@ def write_together(requests: list[_Answering]) -> list[object]:
     outcomes: Sequence[AnyAnswer | Exception]
     try:
         outcomes = Session.write_all([one.answer for one in requests])
-    except Exception as error:  # noqa: BLE001  each of them learns of it
+    except Exception as error:  # noqa: BLE001  raised in each of the requests
         outcomes = [duplicate(error) for _ in requests]
     return [_respond(one.steps, outcome) for one, outcome in zip(requests, outcomes, strict=True)]
 
 
 def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
-    """Take the steps after the commit; return the response, or the error for its own caller alone."""
+    """Take the steps after the commit; return the response, or the error for this caller only."""
     try:
         if isinstance(outcome, Exception):
             steps.throw(outcome)
@@ -448,7 +453,7 @@ def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
             steps.send(outcome)
     except StopIteration as done:
         return done.value
-    except Exception as error:  # noqa: BLE001  its own caller is told; the others of the batch are not affected
+    except Exception as error:  # noqa: BLE001  only this caller is told; the rest of the batch is not affected
         return error
     raise AssertionError("one answer is enough")
 

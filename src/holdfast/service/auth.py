@@ -1,7 +1,7 @@
 """Access control. Deny by default: a route that does not declare a role cannot be added.
 
-A program sends its token in `Authorization: Bearer ...`. A browser sends a cookie, and then a request that changes
-something must come from our own pages: its Origin must be ours, and a missing Origin is refused.
+A program sends its token in `Authorization: Bearer ...`. A browser sends a cookie; a request that changes something
+must then come from the server's own pages: a missing or different Origin is refused.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -103,7 +103,7 @@ def token_of(request: Request) -> Token:
 
 
 async def on_dataset(request: Request, name: str, act: Callable[[ServedDataset], Result]) -> Result:
-    """Return what `act` does, in a thread, with a dataset that the caller's token allows."""
+    """Return what `act` returns, in a thread, for a dataset that the caller's token allows."""
     state, token = state_of(request), token_of(request)
 
     def work() -> Result:
@@ -156,12 +156,12 @@ def _address(request: Request) -> str:
 
 
 async def _in_turn(request: Request, look_up: Callable[[], Token]) -> Token:
-    """Look up in the turn of the caller's address: whoever guesses waits behind their own guesses, nobody else does."""
+    """Look up a token in the turn of the caller's address: many guesses delay only whoever makes them."""
     return await state_of(request).lanes.reads.run(f"at {_address(request)}", look_up)
 
 
 def _check_origin(request: Request) -> None:
-    """Refuse what another site makes a browser send."""
+    """Refuse a request that another site made the browser send."""
     declared = state_of(request).settings.origin
     ours = declared or f"{request.url.scheme}://{request.url.netloc}".lower()
     if (request.headers.get("origin") or "").lower() != ours:

@@ -33,7 +33,7 @@ class BatchService:
         self._lanes, self._limits = lanes, limits
 
     async def batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone) -> Response:
-        """Answer several questions, all of them or none: what is refused says which of them it is about."""
+        """Answer several questions, all of them or none; a refusal says which question it is about."""
         check_key(key)
         self._limits.take(token.id, len(asks) - 1)
         await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
@@ -57,7 +57,7 @@ class BatchService:
     # -- in a thread ----------------------------------------------------------------------------------------------
 
     def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Response:
-        """Answer all questions at once; with a key, once."""
+        """Answer all questions together; with a key, only once."""
         served, keys = self._datasets.get(name, token), self._service.idempotency
         request = digest("batch", name, *(ask.canonical() for ask in asks))
         before = None if key is None else keys.find(token.id, key, request)
@@ -83,7 +83,7 @@ class BatchService:
                 except PlanConflict:
                     if session.plan is plan:
                         raise
-                    questions = build()  # another process began the ledger this moment, under its plan
+                    questions = build()  # another process has just begun the ledger with its own plan
                     given = session.answer_all(questions)
                 if prices is not None:
                     each = zip(questions, prices.each, strict=True)
@@ -107,7 +107,7 @@ class BatchService:
         return self._priced(served, token, self.price_sql(served, token, text))
 
     def price_sql(self, served: ServedDataset, token: Token, text: str) -> Prices:
-        """Return what a SELECT costs: to work that out takes as long as to ask something, for each question in it."""
+        """Return what a SELECT costs; each question in it counts as a request: pricing takes as long as asking."""
         self._count(token, served.session.select(text))
         return served.session.price_sql(text)
 
@@ -130,7 +130,7 @@ class BatchService:
                 ask.call(served.session.prepare)
 
     def _affordable(self, name: str, token: Token, text: str) -> tuple[Selected, list[AskIn]]:
-        """Return the questions of a SELECT that can be paid for."""
+        """Return the questions of a SELECT; refuse one that the budget or the quota cannot pay for."""
         served = self._datasets.get(name, token)
         with served.naming():
             selected = served.session.select(text)
@@ -169,7 +169,7 @@ def _are_written(session: Session, questions: Sequence[Question]) -> bool:
 
 @contextmanager
 def _about(number: int, count: int) -> Iterator[None]:
-    """Say of a refusal which question of several it is about."""
+    """Add the number of the question to a refusal."""
     try:
         yield
     except HoldfastError as error:

@@ -1,7 +1,7 @@
-"""What there is to ask a server about a dataset, said once: requests, and how their responses are read.
+"""Everything that a client can request about a dataset, defined once for both sessions of `client.py`.
 
-A `Call` is one request and how its response is read. Nothing here sends anything: the two sessions of `client.py` are
-made from these calls, and differ by waiting.
+A `Call` is one request and how its response is read. Nothing here sends anything: the two sessions are made from these
+calls, and differ only in how they wait for responses.
 """
 
 import uuid
@@ -59,7 +59,7 @@ class Calls:
         self.dataset = dataset
 
     def __getattr__(self, name: str) -> Any:
-        kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
+        kind = None if name.startswith("_") else KINDS.find(name)  # also kinds that other packages registered
         if kind is None:
             raise missing_verb(self, name)
         return partial(cast(Any, self).ask, kind=kind.name)
@@ -185,7 +185,7 @@ class Calls:
         return self._page(1, ())
 
     def _page(self, start: int, before: tuple[Payload, ...]) -> Call[pl.DataFrame]:
-        """Return the call for one page; it has the rows of the pages before it."""
+        """Return the call for one page; `before` are the rows of earlier pages."""
 
         def read(payload: Payload) -> pl.DataFrame | Call[pl.DataFrame]:
             rows = (*before, *payload["rows"])
@@ -263,7 +263,7 @@ def read_answer(answer: Mapping[str, Any]) -> AnyAnswer:
 
 
 def read_table(payload: Payload) -> pl.DataFrame:
-    """Return the table of a SELECT, or raise the refusal of it."""
+    """Return the table of a SELECT, or raise the error that the payload describes."""
     found = require_ok(payload)
     return pl.DataFrame(found["rows"], schema=found["columns"], orient="row", infer_schema_length=None)
 

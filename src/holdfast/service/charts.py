@@ -1,6 +1,6 @@
 """Small SVG charts. Colors come from the style sheet, so they follow dark mode; labels say what they show.
 
-Across, everything is placed in percent, so a chart is as wide as its place and its text is never stretched.
+Horizontal positions are percentages, so a chart fills its container and its text is never stretched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from markupsafe import Markup
 
 from holdfast.answer import ANYTHING, SEPARATED, TOO_FEW, Estimate, pixels, rounded_alike, write_far
 
-LEAST_SPAN = 1e-300  # what is smaller cannot be divided into steps
+LEAST_SPAN = 1e-300  # a smaller span cannot be divided into steps
 MOST_STEPS = 5  # between the ticks of an axis, so that their numbers fit on a phone
 PLAIN = 6  # digits before or after the point; numbers with more are written as powers of ten
-NEAR = 1e-9  # of a step: what rounding may leave
+NEAR = 1e-9  # of a step: tolerance for rounding errors
 DECIMALS = 3  # of a percentage
 MILLION = 1e6
 
 
 def number(x: float | None) -> str:
-    """Format a number with at most five digits; None: it cannot be told."""
+    """Format a number with at most five digits; None means too few rows to tell."""
     if x is None:
         return TOO_FEW
     if abs(x) >= ANYTHING:
@@ -81,7 +81,7 @@ class Scale:
 
     @property
     def ticks(self) -> list[str]:
-        """Return what the ticks say, all with the decimals that the step needs."""
+        """Return the labels of the ticks, all with the decimals that the step needs."""
         digits = max(0, -floor(log10(self.step) + NEAR))
         if digits > PLAIN or max(abs(self.low), abs(self.high)) >= 10.0**PLAIN:
             return self._far_ticks()
@@ -114,15 +114,15 @@ class Scale:
 
 
 def line(label: str | None, value: float | None, low: float, high: float) -> dict[str, Any]:
-    """Return what `panel` draws of an interval of which nothing else is known."""
+    """Return a line for `panel` that has only an interval."""
     return {"category": label, "value": value, "low": low, "high": high, "bounds": (low, high)}
 
 
 def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return intervals on one axis: every line with its texts, equally rounded, and its drawing; and the axis.
 
-    A line has value (None: it cannot be told), low, high, bounds; and known, the part of the range in which the rows'
-    own value was said to lie, where a question is answered by such a part.
+    A line has value (None: too few rows to tell), low, high, bounds; and, if the question is answered by a part of the
+    range in which the rows' own value lies, that part as known.
     """
     scale = Scale.over([x for line in lines for x in _shown(line)] or [0.0, 1.0])
     texts = rounded_alike(
@@ -137,7 +137,7 @@ def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _shown(line: Mapping[str, Any]) -> list[float]:
-    """Return what must be on the axis: the interval, the edges of what was told, and zero for a difference."""
+    """Return the numbers that the axis must include: the interval, the edges of `known`, and zero for a difference."""
     first, last = line["bounds"]
     edges = [edge for edge in line.get("known") or () if edge not in (first, last)]
     return [line["low"], line["high"], *edges, *([0.0] if first == -last else [])]
@@ -146,7 +146,8 @@ def _shown(line: Mapping[str, Any]) -> list[float]:
 def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
     """Draw an interval with a dot at its value, on an axis that it shares with others.
 
-    Where only a part of the range is known, its middle has a dot; an edge of it, or a guess beyond, is nobody's value.
+    If only a part of the range is `known`, the dot is drawn only for a value inside it, such as its middle: an edge of
+    it, or a guess beyond, is not a value that was measured.
     """
     value, known = line["value"], line.get("known")
     is_value = not known or value is None or known[0] < value < known[1]
@@ -179,7 +180,7 @@ def gauge(left: int, total: int) -> Markup:
 
 
 def margin_bar(margin: float, most: float, *, promised: bool) -> Markup:
-    """Draw a margin as a bar beside others: shorter is better, and one without a promise looks like none."""
+    """Draw a margin as a bar to compare with others: shorter is better; one without a promise is styled differently."""
     share = min(1.0, margin / most)
     return Markup(
         '<svg class="margin" aria-hidden="true"><rect class="{}" width="{:.2f}%" height="100%" rx="3"/></svg>'

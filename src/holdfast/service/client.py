@@ -3,10 +3,10 @@
     data = hf.connect("https://data.example.org", token="hf_...")
     data.mean("dep_delay > 15")
 
-Every question carries an idempotency key, so one whose answer got lost is sent again and charged once.
+Every question carries an idempotency key, so a question whose answer got lost is sent again but charged once.
 `connect_async` offers the same verbs to be awaited. Errors are those of the library, rebuilt from the response.
 
-The methods of the two sessions are made from the calls in `calls.py`, and differ by waiting.
+The methods of the two sessions are made from the calls in `calls.py`, and differ only in how they wait for responses.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ def _awaited(call: Callable[Concatenate[Any, P], Call[T]]) -> Callable[Concatena
 
 
 def _described(method: M, call: Callable[..., Any]) -> M:
-    """Give a method the signature and description of its call; it returns what the call's response says."""
+    """Give a method the signature and docstring of its call, with the type of the call's result as its return type."""
     shown = signature(call)
     (result,) = get_args(shown.return_annotation)
     method.__name__, method.__doc__ = call.__name__.lstrip("_"), call.__doc__
@@ -282,7 +282,7 @@ def _http_options(url: str, token: str, timeout: float) -> Payload:
 
 
 def _read(response: "httpx.Response") -> Payload:
-    """Return the JSON of a response; what no holdfast server wrote becomes an error."""
+    """Return the JSON of a response; a response that no holdfast server wrote becomes an error."""
     try:
         payload = response.json()
     except ValueError:

@@ -1,13 +1,14 @@
-"""Connections before anybody has said who they are: how many there are, how long and how much they may say first.
+"""Connections before the caller is known: limits on their number, and on the time and size of request headers.
 
-A connection without a request in progress is idle. When there is no room for a new one, the one that has been idle
-longest makes room, among those of the same address first; if none is idle, the one that has waited longest for the rest
-of its request. So neither idle connections nor half-sent requests lock anybody out. Only if all are busy is the
+A connection without a request in progress is idle. When there is no room for a new connection, the one that has been
+idle longest is closed, among those of the same address first; if none is idle, the one that has waited longest for the
+rest of its request. So neither idle connections nor half-sent requests lock anybody out. Only if all are busy is the
 new one refused. The first line and the headers of a request are limited in bytes, in number and in time.
 
-Several processes take connections from one socket, and the system gives each to whichever is awake: of fifty that come
-at once, one process of two may get forty, and who is there waits twice as long. So each says how many it has, and one
-that has more than another by two or more pauses a little after each new one, until the other has caught up.
+Several processes accept connections from one socket, and the system gives each connection to whichever process is
+awake: of fifty that arrive at once, one of two processes may get forty, and its callers wait twice as long. So each
+process publishes its number of connections, and one that has at least two more than another pauses briefly after each
+new connection, until the other has caught up.
 """
 
 import asyncio
@@ -30,29 +31,29 @@ if sys.platform != "win32":
     import fcntl
 
 RETRY_SECONDS = 1.0
-PAUSE, LONGEST_PAUSE = 1e-4, 5e-3  # seconds between two looks at the others, and in all after one connection
-PAUSES, PAUSED = 0.05, 0.05  # seconds at once, and the part of the time: who connects all the time stops nobody
-AT_ONCE = "holdfast.at_once"  # what a request's state calls the way to send a whole response in one write
+PAUSE, LONGEST_PAUSE = 1e-4, 5e-3  # seconds between two checks of the others, and in total after one connection
+PAUSES, PAUSED = 0.05, 0.05  # most seconds of pause saved up, and part of the time: a flood cannot stop the process
+AT_ONCE = "holdfast.at_once"  # the name, in a request's state, of the function that sends a response in one write
 _CLOSE = (b"connection", b"close")
 
 
 class Shares:
     """How many connections each process of a server has: numbers in a small file that all of them map.
 
-    A process has the first number whose byte it can lock; the lock ends with the process, and whoever is started in its
-    place has the number next.
+    A process owns the first number whose byte it can lock. The lock ends with the process, and the process that is
+    started in its place takes over the number.
     """
 
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # kept open: closing it ends the lock
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # kept open: closing it would release the lock
         self._counts = memoryview(mmap.mmap(self._file, 0)).cast("q")
         self._mine = next((place for place in range(len(self._counts)) if self._has(place)), -1)
 
     @staticmethod
     def of_processes(count: int, path: str) -> None:
-        """Write the file, for so many processes."""
+        """Write the file for this many processes."""
         with open(path, "wb") as file:
-            file.write(bytes(8 * count))  # not a hole: to fill it, when the disk is full, would end the process
+            file.write(bytes(8 * count))  # no sparse file: filling a hole on a full disk would kill the process
 
     def _has(self, place: int) -> bool:
         try:
@@ -62,7 +63,7 @@ class Shares:
         return True
 
     def lead(self, count: int) -> int:
-        """Say how many connections this process has; return how many more that are than the fewest of another."""
+        """Publish how many connections this process has; return by how many it exceeds the process with the fewest."""
         if self._mine < 0:
             return 0
         self._counts[self._mine] = count
@@ -70,9 +71,9 @@ class Shares:
 
 
 class Connections:
-    """All connections of a server process, those that did nothing longest first.
+    """All connections of a server process, the longest inactive first.
 
-    `each`: the most of one address. `shares`: those of all processes that take connections from the same socket.
+    `each`: the most of one address. `shares`: the counts of all processes that accept from the same socket.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Connections:
         self._by_address: dict[str, OrderedDict[GuardedProtocol, None]] = {}
 
     def admit(self, connection: "GuardedProtocol") -> Exception | None:
-        """Make room for a connection; return why there is none."""
+        """Make room for a connection and add it; if there is no room, return the reason as an error."""
         mine = self._by_address.get(connection.address, OrderedDict())
         if self._each is not None and len(mine) >= self._each and not _close_idle(mine):
             message = f"At most {self._each:,} connections from one address may be busy. Close some, then try again."
@@ -106,7 +107,7 @@ class Connections:
         return None
 
     def _let_others_come_first(self, shares: Shares) -> None:
-        """Pause: nothing else keeps the event loop from taking the next connection, too."""
+        """Pause, which blocks the event loop: nothing else keeps it from accepting the next connection, too."""
         now = begin = time.monotonic()
         self._pauses = min(PAUSES, self._pauses + PAUSED * (now - self._paused_at))
         until = begin + min(LONGEST_PAUSE, self._pauses)
@@ -116,7 +117,7 @@ class Connections:
         self._pauses, self._paused_at = self._pauses - (now - begin), now
 
     def active(self, connection: "GuardedProtocol") -> None:
-        """Move a connection that does something to the end."""
+        """Move a connection that has just been active to the end."""
         if connection in self._open:
             self._open.move_to_end(connection)
             self._by_address[connection.address].move_to_end(connection)
@@ -133,7 +134,7 @@ class Connections:
 
 
 def _close_idle(connections: OrderedDict["GuardedProtocol", None]) -> bool:
-    """Close the connection that has been idle longest, or waits for the rest of a request; False if there is none."""
+    """Close the longest idle connection, or else one that waits for the rest of a request; False if there is none."""
     waiting = (one for one in connections if one.half_sent)
     closed = next((one for one in connections if one.idle), None) or next(waiting, None)
     if closed is not None:
@@ -142,14 +143,14 @@ def _close_idle(connections: OrderedDict["GuardedProtocol", None]) -> bool:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP as uvicorn speaks it, within limits; the application's lifespan may hold `Connections` of its own."""
+    """Uvicorn's HTTP protocol within limits; the application's lifespan state may set its own `Connections`."""
 
     def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._all: Connections = app_state.setdefault("connections", Connections())
         self.address = "unknown"
         self._in_head = False
-        self._raw_bytes = self._head_bytes = 0  # as received since the head began, and as parsed by now
+        self._raw_bytes = self._head_bytes = 0  # bytes of the head received so far, and parsed so far
         self._late: asyncio.TimerHandle | None = None
         self._problem: Exception | None = None
 
@@ -160,7 +161,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def half_sent(self) -> bool:
-        """Whether the rest of a request is still to come: nobody works for it yet."""
+        """Whether the rest of a request is still to come: nothing works on it yet."""
         cycle = self.cycle
         return cycle is not None and cycle.more_body and not cycle.response_started and not self.pipeline
 
@@ -169,7 +170,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._all.remove(self)
         self.transport.abort()
 
-    # -- what the transport says ----------------------------------------------------------------------------------
+    # -- called by the transport ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the connection, and wait for its first request."""
@@ -188,8 +189,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived; a head that does not end is refused by what arrived of it."""
-        if self.transport.is_closing():  # the rest of a request that was refused
+        """Parse the data; refuse a head that goes on for too many bytes."""
+        if self.transport.is_closing():  # the rest of a refused request
             return
         self._all.active(self)
         went_on = self._in_head
@@ -206,10 +207,10 @@ class GuardedProtocol(HttpToolsProtocol):
         """Close an idle connection, even if its other end does not read."""
         self.abort()
 
-    # -- what the parser says -------------------------------------------------------------------------------------
+    # -- called by the parser -------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin to count."""
+        """Begin to count the bytes of the head."""
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
 
@@ -219,7 +220,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header; what follows a body is none, though the parser calls it so."""
+        """Count a header; ignore trailers after a body, which the parser also reports here."""
         if len(self.headers) >= self._all.headers:
             self._stop(ProtocolError(431, max_headers=self._all.headers))
         self._count(len(name) + len(value))
@@ -235,9 +236,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self.scope["state"][AT_ONCE] = partial(self._send_at_once, self.cycle)
 
     def _send_at_once(self, cycle: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole response in one write, with headers of our own, which need no checks.
+        """Send a whole response in one write, with the server's own headers, which need no checks.
 
-        False, and nothing sent, if somebody has begun to respond, or has to wait until the other end reads.
+        Return False, with nothing sent, if a response has begun, the caller has left, or the caller reads too slowly.
         """
         if cycle.response_started or cycle.disconnected or self.flow.write_paused:
             return False
@@ -278,11 +279,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what could not be parsed, or what the parser was stopped for."""
+        """Refuse a request that could not be parsed, or for which `_stop` stopped the parser."""
         self._refuse(self._problem or ProtocolError(400))
 
     def _refuse(self, error: Exception) -> None:
-        """Say why, in the one shape of all errors, and close; in the middle of an answer, close."""
+        """Send the reason, in the one shape of all errors, and close; in the middle of a response, only close."""
         if not self.idle:
             self.abort()
             return

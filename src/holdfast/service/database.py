@@ -21,7 +21,7 @@ from holdfast.ledger.lock_file import open_private
 
 UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
 LOCK_TIMEOUT = 10.0  # seconds to wait for a busy file
-POOL: dict[str, Any] = {"pool_size": 5, "max_overflow": 20, "pool_timeout": LOCK_TIMEOUT}  # one for each thread
+POOL: dict[str, Any] = {"pool_size": 5, "max_overflow": 20, "pool_timeout": LOCK_TIMEOUT}  # enough for all threads
 metadata = sa.MetaData()
 
 
@@ -41,7 +41,7 @@ tokens = _table(
     sa.Column("expires", sa.Float),
     sa.Column("revoked", sa.Float),
 )
-sign_ins = _table(  # cookies, and one-time links that were not used yet
+sign_ins = _table(  # cookies, and unused one-time links
     "sign_ins",
     sa.Column("digest", sa.String(64), primary_key=True),
     sa.Column("token", sa.String(32), nullable=False),
@@ -73,7 +73,7 @@ registered_datasets = _table(
     sa.Column("name", sa.String(100), primary_key=True),
     sa.Column("settings", sa.Text, nullable=False),
 )
-ledgers_seen = _table(  # how far the ledger of each content had come
+ledgers_seen = _table(  # the newest entry that was seen of each content's ledger
     "ledgers_seen",
     sa.Column("content", sa.String(64), primary_key=True),
     sa.Column("address", sa.Text, nullable=False),
@@ -88,7 +88,7 @@ class TokenDatabase:
     def __init__(self, url: str) -> None:
         try:
             parsed = sa.make_url(url)
-        except (ArgumentError, ValueError):  # it may contain a password: do not quote it
+        except (ArgumentError, ValueError):  # do not quote the URL: it may contain a password
             raise InvalidArgument("database must be a database URL; got one that cannot be parsed.") from None
         if parsed.get_backend_name() == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
@@ -103,7 +103,7 @@ class TokenDatabase:
         with translate_errors():
             try:
                 metadata.create_all(self.durable)
-            except SQLAlchemyError:  # another process created them at the same moment; if not, this raises why
+            except SQLAlchemyError:  # perhaps another process created the tables just now; if not, this raises again
                 metadata.create_all(self.durable)
 
     def probe(self) -> None:
@@ -118,12 +118,12 @@ class TokenDatabase:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file, for its owner alone; SQLite gives its log the same permissions.
+    """Create the file with access for its owner only; SQLite gives its log the same permissions.
 
-    One that is there is not touched: to close a file drops all locks that this process has on it, also those of SQLite.
+    An existing file is not opened: closing it would drop all locks that this process has on it, also those of SQLite.
     """
     if not path.exists():
-        with suppress(OSError):  # which SQLite then reports
+        with suppress(OSError):  # SQLite then reports the problem
             os.close(open_private(path))
 
 
@@ -147,13 +147,13 @@ def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
 
 
 def _unless_said(url: sa.URL) -> dict[str, str]:
-    """Return for how long a server may be silent, as far as its address does not say."""
+    """Return the timeouts of the connection, except those that the URL sets."""
     return {name: str(most) for name, most in AWAY.items() if name not in url.query}
 
 
 @contextmanager
 def write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Open a transaction; SQLite takes the write lock at once, so that what was read cannot change before the write."""
+    """Open a transaction; SQLite takes the write lock at once, so that what is read cannot change before the write."""
     with translate_errors(), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -176,7 +176,7 @@ def read(engine: sa.Engine, statement: sa.Executable) -> Sequence[sa.RowMapping]
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise the driver's errors as ours."""
+    """Raise the driver's errors as holdfast's."""
     try:
         yield
     except (OperationalError, NoConnectionLeft) as error:

@@ -28,9 +28,9 @@ from holdfast.service.tokens import Token
 from holdfast.service.witness import DatabaseWitness
 from holdfast.session import Session
 
-MOST_STANDINGS = 1_000  # improvements, and others, that are shown
-MOST_SESSIONS = 1_000  # analysts whose sessions are kept at hand
-LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
+MOST_STANDINGS = 1_000  # the most improvements, and the most other submissions, that are shown
+MOST_SESSIONS = 1_000  # analysts whose sessions are kept in memory
+LEAST = 1  # the fewest answers that a question takes from a quota, even if it takes less than one from the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 PLAN = (
     "queries",
@@ -42,7 +42,7 @@ PLAN = (
     "rows",
     "checks",
     "seed",
-)  # a session's
+)  # the arguments of `Session` that make the plan
 
 
 class Usage:
@@ -66,7 +66,7 @@ class Usage:
 
 
 def standing_plan(session: Session) -> Plan:
-    """Return the plan that stands: looking at the budget joins that of whoever began the ledger meanwhile."""
+    """Return the ledger's plan: reading the budget adopts the plan of another process that has begun the ledger."""
     _ = session.budget
     return session.plan
 
@@ -79,11 +79,11 @@ class ServedDataset:
     session: Session
     usage: Usage
     submissions: Standings
-    places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
+    places: tuple[str, ...] = ()  # where its data and its ledger are, which analysts must not see
     _sessions: dict[str, Session] = field(default_factory=dict, repr=False)  # by analyst
 
     def session_of(self, analyst: str) -> Session:
-        """Return the session with this analyst's name on the answers."""
+        """Return the session that asks under this analyst's name."""
         found = self._sessions.get(analyst)
         if found is None:
             if len(self._sessions) >= MOST_SESSIONS:
@@ -92,17 +92,17 @@ class ServedDataset:
         return found
 
     def naming(self) -> AbstractContextManager[None]:
-        """Have errors name the dataset, not where it is."""
+        """Make errors name the dataset instead of its location."""
         return naming(self.name, *self.places)
 
     @property
     def is_board(self) -> bool:
-        """Whether it takes submissions, and nothing else."""
+        """Whether the dataset accepts only submissions."""
         return self.plan.standing.asks == SUBMIT.name
 
     @property
     def plan(self) -> Plan:
-        """The plan that stands."""
+        """The ledger's plan."""
         return standing_plan(self.session)
 
     @property
@@ -117,7 +117,7 @@ class ServedDataset:
         return self.session.receipt(seq)
 
     def standings(self) -> list[dict[str, Any]]:
-        """Return the submissions to a board, the best first; of the others the newest."""
+        """Return the submissions to a board: improvements, the best first, then the newest of the others."""
         return self.submissions.lines(MOST_STANDINGS)
 
     def schema(self) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ class Datasets:
         self._lock = threading.Lock()
 
     def open_all(self) -> None:
-        """Open what the settings name and what the admin registered."""
+        """Open the datasets that the settings name and that the admin registered."""
         for name in self.names():
             self._get(name)
 
@@ -181,7 +181,7 @@ class Datasets:
         settings = DatasetSettings(path=str(self._path_in_folder(file)), **plan)
         try:
             served = self._open_once(name, settings)
-        except RowSourceError as error:  # the caller chose the file, so it is the caller's mistake
+        except RowSourceError as error:  # the caller chose the file, so report it as the caller's mistake
             raise InvalidArgument(error.message.replace(settings.path, repr(file)), name="file") from error
         try:
             row = {"name": name, "settings": json.dumps(asdict(settings))}
@@ -235,7 +235,7 @@ class Datasets:
             return self._open[name]
 
     def _watch(self, served: ServedDataset) -> None:
-        """Refuse rows that are served under another name, or whose ledger went back in time; then watch the ledger."""
+        """Watch the ledger; refuse rows that are served under another name, or whose ledger went back in time."""
         ledger = served.session.ledger
         if ledger.reproducible:
             return
@@ -258,7 +258,7 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
         plan = {each: getattr(settings, each) for each in PLAN}
         declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
         session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
-    # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
+    # Ask made-up rows once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
     asks = session.plan.standing.asks

@@ -17,7 +17,7 @@ from holdfast.errors import (
     error_json,
 )
 
-# Errors of HTTP itself, raised before anything of ours is reached.
+# Errors of HTTP itself, raised before any route is reached.
 _HTTP = {
     400: ("bad_request", "The request could not be read. Send JSON encoded as UTF-8."),
     404: ("not_found", "There is nothing at this address. The API is described at /api/v1/openapi.json."),
@@ -36,7 +36,7 @@ _HTTP = {
 }
 
 
-# What is wrong behind the server: its own words name paths, users and hosts, which are for the log.
+# Problems behind the server. Their own messages name paths, users and hosts, so those go only to the log.
 _BEHIND: dict[type[HoldfastError], str] = {
     RowSourceError: "The data of {dataset} cannot be read, or is not what it was, so nothing is answered from it.",
     LedgerDamaged: "The ledger of {dataset} is damaged, so nothing is answered from it.",
@@ -59,7 +59,7 @@ class ProtocolError(Exception):
 
 
 def error_payload(error: BaseException) -> dict[str, Any]:
-    """Return the JSON of an error; the text of an unexpected one is withheld, because it might quote data."""
+    """Return the JSON of an error; the message of an unexpected error is withheld, because it might quote data."""
     sentence = _BEHIND.get(type(error))  # type: ignore[arg-type]
     if isinstance(error, HoldfastError) and sentence is not None:
         details = {name: value for name, value in error.fields.items() if name == "dataset"}
@@ -72,8 +72,8 @@ def error_payload(error: BaseException) -> dict[str, Any]:
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)
 
 
-class naming:  # noqa: N801  used like a function; every answer passes here, and a generator takes longer
-    """Have errors name the dataset, and none of the places where it and its ledger are."""
+class naming:  # noqa: N801  used like a function; every answer passes here, and a generator would be slower
+    """Make errors name the dataset, and none of the places where it and its ledger are."""
 
     def __init__(self, dataset: str, *places: str) -> None:
         self._dataset, self._places = dataset, places
@@ -88,7 +88,7 @@ class naming:  # noqa: N801  used like a function; every answer passes here, and
         if type(error) in _BEHIND:
             error.fields["dataset"] = dataset
         elif isinstance(error, InvalidArgument) and error.fields.get("name") in ("ledger", "dataset"):
-            # Another ledger has these rows. No caller chose either: where they are is for the log.
+            # These rows have another ledger. The caller chose neither; their locations go only to the log.
             raise LedgerUnavailable(message, dataset=dataset) from error
         elif any(place in message for place in self._places):
             for place in sorted(self._places, key=len, reverse=True):
@@ -118,12 +118,12 @@ def invalid_request(problems: Sequence[Any]) -> InvalidArgument:
 
 
 def unreachable(error: Exception) -> dict[str, Any]:
-    """Return the error of a server that did not answer."""
+    """Return the error for a server that did not answer."""
     message = f"The server cannot be reached ({type(error).__name__}). Check that it is running, then try again."
     return error_payload(ServiceUnavailable(message))
 
 
 def not_holdfast(status: int) -> dict[str, Any]:
-    """Return the error of a response that no holdfast server wrote."""
+    """Return the error for a response that no holdfast server wrote."""
     message = f"The server answered {status}, which is not a holdfast response. Check the address."
     return error_payload(ServiceUnavailable(message)) | {"status": status}

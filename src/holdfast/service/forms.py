@@ -1,4 +1,4 @@
-"""Forms on pages: the fields of a kind of question, made from its options, and what was entered in them."""
+"""Forms on pages: the fields of a question kind, made from its options, and the values entered in them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from holdfast.service.schemas import DEFAULT_KIND
 from holdfast.service.suggestions import examples
 
 MAX_FIELDS = 60
-SHOWN = 4  # options of a kind that are always shown; further ones are folded away
+SHOWN = 4  # optional fields of a kind that are always shown; the rest are folded away
 USUAL = ("group", "other", "minus", "guess", "q", "where", "by", "groups", "within")  # shown first
 CALLED = {  # where capital letters do not make a name readable
     "auc": "AUC",
@@ -41,7 +41,7 @@ async def fields(request: Request) -> Entered:
 
 
 def query_fields(request: Request) -> Entered:
-    """Return the non-empty fields of a form that was sent as an address."""
+    """Return the non-empty fields of a form that was sent in the query string."""
     return {name: value.strip() for name, value in request.query_params.items() if value.strip()}
 
 
@@ -51,7 +51,7 @@ def kind_of(form: Entered) -> Kind[..., Any]:
 
 
 def describe(kind: Kind[..., Any], form: Entered, schema: Schema) -> dict[str, Any]:
-    """Return the fields of a kind, with what was entered so far; empty ones show examples of this dataset's columns."""
+    """Return the fields of a kind with the values entered so far; empty ones show examples from this dataset."""
     known = examples(schema, kind.name)
     apply = [option for option in kind.options if schema.unit is not None or option.name not in OF_UNITS]
     optional = sorted((option for option in apply if not option.required), key=_usual)
@@ -67,7 +67,7 @@ def describe(kind: Kind[..., Any], form: Entered, schema: Schema) -> dict[str, A
 
 
 def _usual(option: Option) -> int:
-    """Return the place of an option: those that most questions need come first, the others in the kind's order."""
+    """Return the sort key of an option: those in `USUAL` come first, the others in the kind's order."""
     return USUAL.index(option.name) if option.name in USUAL else len(USUAL)
 
 
@@ -94,7 +94,7 @@ def summary(kind: Kind[..., Any]) -> str:
 
 
 def label(name: str) -> str:
-    """Write a name as people read it."""
+    """Return the name of a kind or an option as a label."""
     return CALLED.get(name) or name.replace("_", " ").capitalize()
 
 

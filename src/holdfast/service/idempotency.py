@@ -1,10 +1,11 @@
 """Idempotency keys: a request that is sent again gets the response it got, or would have got, the first time.
 
-Being charged once does not depend on this table: a question asked before is free, and a question that is new each time
-(a flip) carries its key into the ledger. The table keeps whole responses, and detects a key reused for another request.
+Being charged only once does not depend on this table: a question asked before is free, and a question that is new each
+time (a flip) carries its key into the ledger. The table keeps whole responses, and detects a key that is reused for
+another request.
 
-Every answer passes here, so responses are kept in memory at once and written in batches a few times per second. A
-process killed in between loses the stored response, not the answer: the retry finds it in the ledger, free.
+Every answer passes here, so a response is kept in memory at first and written in a batch a few times per second. A
+process killed in between loses the stored response but not the answer: the retry finds it in the ledger, free.
 """
 
 import threading
@@ -24,7 +25,7 @@ KEEP_SECONDS = 86_400.0
 MAX_KEY_LENGTH = 200
 SWEEP_SECONDS = 60.0
 BATCH_SECONDS = 0.1
-MOST_IDLE = 4  # connections that are kept: the others go back, for quotas come from the same pool
+MOST_IDLE = 4  # connections that are kept; the others go back to the pool, which quotas also use
 
 
 class _StoredResponse(NamedTuple):
@@ -74,7 +75,7 @@ class IdempotencyKeys:
             self._pending.set()
 
     def write(self) -> None:
-        """Write what is only in memory. What cannot be written stays there for the next time."""
+        """Write the responses that are only in memory. If that fails, they stay there for the next time."""
         with self._write_lock, self._cursor() as cursor:
             now = time.time()
             waiting = list(self._unwritten.items())
@@ -109,12 +110,12 @@ class IdempotencyKeys:
             self._pending.clear()
             try:
                 self.write()
-            except ServiceUnavailable:  # the next request reports it; nothing is lost meanwhile
+            except ServiceUnavailable:  # the next request reports it; nothing is lost until then
                 self._pending.set()
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        """Lend a driver's cursor; after a failure none of the idle ones is used again."""
+        """Lend a driver's cursor; after a failure, close all idle ones."""
         try:
             connection, cursor = self._idle.pop()
         except IndexError:

@@ -1,11 +1,11 @@
-"""Who works when: lanes of threads, in which everybody has a turn.
+"""Lanes: pools of threads that serve callers in turn.
 
     reads    pages, prices, sign-ins: nothing here waits for an evaluation or for the ledger's lock
-    asks     answers whose work is small; what is drawn one after another is written to the ledger together
-    heavy    answers whose work is large, in few threads: however many are asked, the others go on
+    asks     answers with little work; those that are drawn one after another are written to the ledger together
+    heavy    answers with much work, in few threads: however many are requested, the other lanes keep working
 
-In each lane one person may fill a part of the threads only. Who asks for more waits, in the order of asking; who has
-too many waiting is refused. Free threads go to the persons in turn.
+In each lane, one person may use only part of the threads. Further requests of the same person wait, in order of
+arrival; beyond a limit they are refused. Free threads go to the waiting persons in turn.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from holdfast.errors import TooManyRequests
 
 T = TypeVar("T")
 RETRY_SECONDS = 1.0
-STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
-ENDING = 1.0  # seconds to wait for what is to be written, at most, when the lane is closed
-MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers, and seconds since the first was due, that one write waits for
+STALL = 0.02  # seconds on one piece of work after which another thread takes over the rest
+ENDING = 1.0  # seconds to wait, at most, for unwritten answers after they are due, when the lane is closed
+MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers in one write, and seconds that it may wait after the first is due
 
 
 class _Waiting(NamedTuple):
@@ -45,14 +45,14 @@ class Lane:
         self._free, self._each, self._most_waiting = threads, each, waiting
         self._running: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # persons in turn
-        self._begun: set[Future[object]] = set()  # and not ended, whether or not anybody waits for it
+        self._begun: set[Future[object]] = set()  # work in progress, whether or not anybody waits for it
 
     async def run(self, person: str, work: Callable[[], T]) -> T:
         """Return what `work` returns, in a thread, when it is this person's turn."""
         return await self.submit(person, work)
 
     def submit(self, person: str, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Have the work done when it is this person's turn. Cancelled before, it is never begun."""
+        """Do the work when it is this person's turn. If the future is cancelled before that, it never begins."""
         asked = _Waiting(partial(copy_context().run, work), asyncio.get_running_loop().create_future())
         if self._may_run(person):
             self._start(person, asked)
@@ -61,7 +61,7 @@ class Lane:
         return asked.result  # type: ignore[return-value]
 
     def close(self, seconds: float = 0.0) -> None:
-        """Start nothing more, and wait for what runs, but no longer than this."""
+        """Start nothing more, and wait at most this long for work in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         wait(self._begun, seconds)
 
@@ -114,9 +114,9 @@ class Lane:
 
 
 class Unfinished:
-    """What a piece of work returns whose result is there when it has been written, together with others `beside` it.
+    """What a piece of work returns if its result must still be written, together with others for the same `beside`.
 
-    It is written when it is `due`, by the monotonic clock, or later.
+    It is written at the time `due` of the monotonic clock, or later.
     """
 
     beside: object = None
@@ -124,13 +124,14 @@ class Unfinished:
 
 
 class WritingLane:
-    """Threads whose works end in a write, which they share.
+    """Threads whose work ends in a write, which several pieces of work share.
 
-    One of them works at a time: under the interpreter lock a second one would only be in its way. It goes from one
-    piece of work to the next, writes what has come together, and hands all results to the event loop at once. If it has
-    been at one piece for long (cold data, a slow disk), or says that it waits (for the disk, for a locked ledger), the
-    next thread goes on with the rest; when it comes back, it leaves the rest to that one. The next is who worked last:
-    what it needs is still in the processor's cache. Of those that are idle, that one also sees to what is due.
+    One thread works at a time: under the interpreter lock, a second one would only be in its way. It goes from one
+    piece of work to the next, writes the answers that have accumulated, and hands all results to the event loop at
+    once. If it has spent long on one piece (cold data, a slow disk), or announces that it waits (for the disk, for a
+    locked ledger), the next thread takes over; when the first one finishes its piece, it leaves the rest to that one.
+    The next thread is the idle one that worked last, since its data are still in the processor's cache. It is also the
+    one among the idle threads that writes answers when they become due.
     """
 
     def __init__(
@@ -147,23 +148,23 @@ class WritingLane:
         self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
         self._running: Counter[str] = Counter()
         self._unwritten: dict[object, _Unwritten] = {}  # by ledger
-        self._writing: set[object] = set()  # ledgers: one that is locked elsewhere does not hold up the others
+        self._writing: set[object] = set()  # ledgers being written: one that is locked elsewhere does not delay others
         self._closed = self._watched = False
-        self._since: dict[int, float] = {}  # when each thread that works began its present piece
+        self._since: dict[int, float] = {}  # by working thread: when it began its current piece
         self._woken = -inf  # when a thread was woken that has not begun yet
         self._started = 0
-        self._idle: list[SimpleQueue[None]] = []  # what wakes each thread that has nothing to do
+        self._idle: list[SimpleQueue[None]] = []  # for each idle thread, the queue that wakes it
 
     def submit(self, person: str, work: Callable[[Callable[[], None]], object]) -> "asyncio.Future[Any]":
-        """Have the work done when it is this person's turn. Cancelled before, it is never begun.
+        """Do the work when it is this person's turn. If the future is cancelled before that, it never begins.
 
-        `work` returns a result, or something `Unfinished` that `write` turns into one, or None if it is to be done once
-        more when the function that it is given has been called.
+        `work` returns a result, or something `Unfinished` that `write` turns into one, or None if it must be done again
+        after the function that it is given has been called.
         """
         loop = asyncio.get_running_loop()
         asked = _Asked(person, work, loop.create_future(), loop)
         with self._lock:
-            room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all that may had begun
+            room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all work that may run did
             if len(self._waiting.get(person, ())) >= room:
                 queue = deque(one for one in self._waiting[person] if not one.result.done())
                 self._waiting[person] = queue
@@ -174,7 +175,7 @@ class WritingLane:
         return asked.result
 
     def close(self) -> None:
-        """Start nothing more. What was begun is paid for: it is written when due, unless that takes too long."""
+        """Start nothing more. Work that has begun is paid for: it is written when due, unless that takes too long."""
         with self._lock:
             self._closed = True
             self._wake_all()
@@ -182,25 +183,25 @@ class WritingLane:
         while self._running and time.monotonic() < last + ENDING:
             with self._lock:
                 last = max([last, *(_due(one.answers[-1]) for one in self._unwritten.values())])
-                if self._unwritten and self._nobody_works():  # nor does the event loop look any more
+                if self._unwritten and self._nobody_works():  # the event loop does not check this any more
                     self._wake()
             time.sleep(0.1 * STALL)
 
     def _again(self, asked: "_Asked") -> None:
-        """Put back, in front, what had to wait for somebody else's answer."""
+        """Put work that had to wait for somebody else's answer back at the front of its queue."""
         with self._lock:
             self._waiting.setdefault(asked.person, deque()).appendleft(asked)
         self._look(asked.loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """See to it that a thread is at work, now and as long as there is something to do."""
+        """Make sure that a thread is working, now and as long as there is something to do."""
         with self._lock:
             todo = bool(self._waiting or self._unwritten) and not self._closed
             if todo and self._nobody_works():
                 self._wake()
             watch = todo and not self._watched
         if watch:
-            self._watched = True  # until it has looked, also if there is nothing to do meanwhile
+            self._watched = True  # until `_watch` has run, even if there is nothing to do by then
             loop.call_later(STALL, self._watch, loop)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -216,7 +217,7 @@ class WritingLane:
         if self._idle:
             self._idle.pop().put(None)
         elif self._started < self._threads:
-            with suppress(RuntimeError):  # the system has no thread to spare: the next look asks again
+            with suppress(RuntimeError):  # the system cannot start a thread now: the next `_watch` tries again
                 threading.Thread(target=self._serve, name=f"holdfast {self._name}", daemon=True).start()
                 self._started += 1
 
@@ -243,7 +244,7 @@ class WritingLane:
                 else:
                     self._idle.append(woken)
                     due = min((one.due for one in self._to_write()), default=inf)
-                    due = due if alone else max(due, now + STALL)  # is whoever works still able to see to it then?
+                    due = due if alone else max(due, now + STALL)  # give the working thread time to write it first
             if step is None:
                 self._wait(woken, due - now)
             elif isinstance(step, _Asked):
@@ -252,7 +253,7 @@ class WritingLane:
                 self._write_together(step)
 
     def _wait(self, woken: SimpleQueue[None], seconds: float) -> None:
-        """Wait until somebody wakes this thread; or for so long, and until it is the one to be woken next."""
+        """Wait until this thread is woken, or until the time is up and it is the one that would be woken next."""
         while True:
             with suppress(Empty):
                 return woken.get(timeout=min(seconds, threading.TIMEOUT_MAX))
@@ -260,15 +261,15 @@ class WritingLane:
                 if self._idle and self._idle[-1] is woken:
                     self._idle.pop()
                     return
-                # Whoever comes first may be stuck in what it does then: a ledger that is locked elsewhere, say.
+                # The thread that would be woken next may get stuck, as on a ledger that is locked elsewhere.
                 seconds = STALL if self._unwritten else inf
 
     def _to_write(self) -> "list[_Unwritten]":
-        """Return what somebody may begin to write: to each ledger one thread at a time."""
+        """Return the unwritten answers of ledgers that no thread is writing to."""
         return [one for one in self._unwritten.values() if one.ledger not in self._writing]
 
     def _next(self, now: float) -> "_Asked | _Together | None":
-        """Return the next in turn, or what is to be written to one ledger together."""
+        """Return the next piece of work, or answers to write to one ledger together."""
         ready = [one for one in self._to_write() if one.due <= now]
         urgent = any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
         asked = None if urgent or self._closed else self._take()
@@ -288,7 +289,7 @@ class WritingLane:
             asked = queue.popleft()
             if not queue:
                 del self._waiting[person]
-            if not asked.result.done():  # else cancelled
+            if not asked.result.done():  # otherwise it was cancelled
                 if queue:
                     self._waiting.move_to_end(person)
                 running[person] += 1
@@ -302,7 +303,7 @@ class WritingLane:
 
         try:
             result = asked.work(again)
-        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
             result = error
         if isinstance(result, Unfinished):
             with self._lock:
@@ -316,7 +317,7 @@ class WritingLane:
             _hand_over([(asked, result)])
 
     def _let_others_go_on(self) -> None:
-        """Have another thread take over, as if this one had been at its piece for long."""
+        """Let another thread take over, as if this one had spent long on its piece."""
         with self._lock:
             self._since[threading.get_ident()] = -inf
             if self._waiting and self._nobody_works():
@@ -326,7 +327,7 @@ class WritingLane:
         asked = [one for one, _ in together.answers]
         try:
             results = self._write([unfinished for _, unfinished in together.answers])
-        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
             results = [error] * len(asked)
         with self._lock:
             self._writing.discard(together.ledger)
@@ -354,7 +355,7 @@ class _Together(NamedTuple):
 
 
 class _Unwritten:
-    """What is to be written to one ledger, that which is due first in front. Never empty while it is kept."""
+    """Answers to be written to one ledger, in the order in which they are due. Removed as soon as it is empty."""
 
     def __init__(self, ledger: object) -> None:
         self.ledger = ledger
@@ -371,7 +372,7 @@ class _Unwritten:
         return len(self.answers) >= MOST_TOGETHER and _due(self.answers[MOST_TOGETHER - 1]) <= now
 
     def take(self, now: float) -> _Together:
-        """Take what is due out of it, as much as one write holds."""
+        """Remove and return the answers that are due, as many as one write holds."""
         taken = [one for one in self.answers[:MOST_TOGETHER] if _due(one) <= now]
         del self.answers[: len(taken)]
         return _Together(self.ledger, taken)
@@ -414,7 +415,7 @@ class Lanes:
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
 
     def close(self, seconds: float = 0.0) -> None:
-        """Start nothing more; have what is paid for written, also if whoever asked has left, within this time."""
+        """Start nothing more; within this time, write answers that are paid for, even if their callers have left."""
         begin = time.monotonic()
         self.reads.close()
         self.asks.close()

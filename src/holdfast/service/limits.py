@@ -1,7 +1,7 @@
 """The outermost middleware: size and time limits, security headers, one log line per request; and rate limits.
 
-A body is read completely, within a size and a time, before anything else runs. So no other code ever waits for a
-client, and a slow one cannot hold a thread or the ledger.
+A body is read completely, within limits of size and time, before anything else runs. So no other code ever waits for a
+client, and a slow client cannot hold a thread or the ledger.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # stricter values make browsers omit the Origin of our own forms
+    "Referrer-Policy": "same-origin",  # stricter values make browsers omit the Origin header of the server's own forms
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -109,10 +109,10 @@ class RequestLimits:
         except (TimeoutError, ProtocolError) as error:
             refusal = error if isinstance(error, ProtocolError) else self._timeout_error(arrived)
             await self._refuse(refusal, scope, receive, response)
-        except asyncio.CancelledError:  # the server is being stopped, and has waited for as long as it may
+        except asyncio.CancelledError:  # the server is being stopped, and has waited as long as it may
             closing = "The server is closing. Send the request again with the same Idempotency-Key when it is back."
             await self._refuse(ServiceUnavailable(closing), scope, receive, response)
-        except Exception as error:  # noqa: BLE001  the last boundary: beyond it the message would be printed
+        except Exception as error:  # noqa: BLE001  the last boundary: beyond it, the message would be printed
             page = await self._handle_error(Request(scope), error)
             if not response.started:
                 await page(scope, receive, response)
@@ -125,7 +125,7 @@ class RequestLimits:
         return ServiceUnavailable(f"No answer within {seconds:g} s. {again}")
 
     def _check_host(self, scope: Scope) -> None:
-        """Refuse a request that was sent to another name: a page elsewhere may have made it point here."""
+        """Refuse a request for another host name: another site may have pointed that name here (DNS rebinding)."""
         if self._hosts is None:
             return
         sent = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1").lower()
@@ -151,7 +151,7 @@ class RequestLimits:
                 return b"".join(pieces)
 
     async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: "LimitedSend") -> None:
-        """Refuse and close the connection: the rest of its bytes belong to a request we did not read."""
+        """Refuse and close the connection: its remaining bytes belong to a request that was not read."""
         if send.started:
             return
         payload = error_payload(error)
@@ -160,7 +160,7 @@ class RequestLimits:
 
 
 class LimitedSend:
-    """Sends messages on with our headers, and records the status."""
+    """Forwards messages with the server's own headers added, and records the status."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], at_once: AtOnce | None) -> None:
         self._send, self._headers, self._at_once = send, headers, at_once
@@ -170,12 +170,12 @@ class LimitedSend:
         """Send one message."""
         if message["type"] == "http.response.start":
             self.status, self.started = message["status"], True
-            # No inner code sets any of ours, so there is nothing to replace.
+            # No inner code sets any of these headers, so there is nothing to replace.
             message["headers"] = [*message.get("headers", ()), *self._headers]
         await self._send(message)
 
     def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole response in one write; False if the connection cannot: then nothing was sent."""
+        """Send a whole response in one write; return False, with nothing sent, if the connection cannot do that."""
         sent = self._at_once is not None and self._at_once(status, [*headers, *self._headers], body)
         if sent:
             self.status, self.started = status, True
@@ -183,7 +183,7 @@ class LimitedSend:
 
 
 def body_of(request: Request) -> bytes:
-    """Return the body of a request, which was read before anything else."""
+    """Return the body of a request, which the middleware has read."""
     body: bytes = request.scope["state"]["body"]
     return body
 

@@ -1,9 +1,9 @@
-"""Tools for agents, over the Model Context Protocol: ask, price, budget, schema, plan; of boards submit, standings.
+"""Tools for agents, over the Model Context Protocol: ask, price, sql, budget, schema, plan; submit and standings.
 
-The arguments of ask and price are the options of every kind of question that is registered, in one flat object, which
-is what agents' frameworks accept. The tools work on anything with the verbs of a `Session`: the data itself, a server
-reached with a token, or, at the server's own /mcp, a dataset asked under the request's token. Every result is
-structured: the answer, its cost and what is left; errors have the one shape of all errors.
+The arguments of ask and price are the options of all registered kinds of questions, in one flat object, which is what
+agents' frameworks accept. The tools work on anything with the verbs of a `Session`: the data itself, a server reached
+with a token, or, at the server's own /mcp, a dataset asked under the request's token. Every result is structured: the
+answer, its cost and what is left; errors have the one shape of all errors.
 """
 
 import hmac
@@ -179,7 +179,7 @@ class Tools:
         def look() -> tuple[Askable, AskIn]:
             session, ask = self._session(_text(arguments, "dataset")), self._questions.read(arguments)
             if ask.problem is not None:
-                ask.call(session.price)  # refuses, without asking
+                ask.call(session.price)  # raises the refusal, without asking
             if key is None and isinstance(session, Session | TokenSession):
                 _check_repeatable(ask.call(session.prepare))
             return session, ask
@@ -260,14 +260,14 @@ class Tools:
 
 
 class Threads:
-    """Where tools work and how they ask: here in any thread, on a coarse clock; at a server in the caller's turn."""
+    """Where tools run and how they ask: here in any thread, on a coarse clock; at a server in the caller's turn."""
 
     async def run(self, act: Callable[[], T]) -> T:
-        """Return what `act` does, in a thread."""
+        """Return what `act` returns, in a thread."""
         return await run_sync(act)
 
     def count_plan(self) -> None:
-        """Hear that something is about to be planned; at a server, a chance to refuse."""
+        """Called before a plan is made; a server may refuse."""
 
     async def ask(self, session: "Askable", ask: AskIn, key: str | None) -> AnyAnswer:
         """Ask, on a coarse clock: how long an evaluation took may depend on the rows."""
@@ -281,25 +281,25 @@ class Threads:
 
 
 def _on_the_clock(act: Callable[[], T]) -> T:
-    """Return what `act` does; if it fails after rows were drawn, that is told on the clock, too."""
+    """Return what `act` returns; report a failure after rows were drawn on the coarse clock, too."""
     work = Work(TICK)
     try:
         return work.run(act)
-    except Exception:  # also one that nobody expected: rows may be the reason
+    except Exception:  # also an unexpected one, which the rows may have caused
         if work.begun:
             work.run(about_to_commit)
         raise
 
 
 def _check_repeatable(question: Question) -> None:
-    """Refuse a question that is new each time and carries no key: sent again by mistake, it would be paid twice."""
+    """Refuse a question that is new each time and has no key: if sent again by mistake, it would be charged twice."""
     if question.identity is None:
         message = f"{question.kind} is new each time: send an idempotency_key, and with it again to get it again."
         raise InvalidArgument(message, name="idempotency_key")
 
 
 def _text(arguments: Arguments, name: str) -> str | None:
-    """Take an argument that is a text or left out from among those of a question."""
+    """Remove a text argument from those of a question and return it; None if it was left out."""
     given = arguments.pop(name, None)
     if given is not None and not isinstance(given, str):
         raise InvalidArgument(f"{name} must be text; got {type(given).__name__}.", name=name)
@@ -350,7 +350,7 @@ def http_app(sessions: Sessions, token: str) -> ASGIApp:
 def _unprotected_app(sessions: Sessions, threads: Threads | None = None) -> Starlette:
     """Return the application for streamable HTTP, to be protected by a token.
 
-    No page of another site can send a token, so host names need no check.
+    A page of another site cannot send the token, so host names need no check.
     """
     any_host = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = build_server(sessions, threads)
@@ -364,7 +364,7 @@ def _no_token() -> NotSignedIn:
 # -- at the server's own /mcp -----------------------------------------------------------------------------------------
 
 _current: "ContextVar[Token]" = ContextVar("token")  # of the request being served
-_gone: "ContextVar[Gone]" = ContextVar("gone")  # whether whoever sent it has left
+_gone: "ContextVar[Gone]" = ContextVar("gone")  # whether the caller has left
 
 
 class TokenSession:
@@ -420,7 +420,7 @@ class TokenSession:
 
 
 class TokenSessions(Mapping[str, Askable]):
-    """The datasets by name, as far as the token of the current request allows them."""
+    """The datasets, by name, that the token of the current request allows."""
 
     def __init__(self, state: "ServerState") -> None:
         self._state = state
@@ -437,7 +437,7 @@ class TokenSessions(Mapping[str, Askable]):
 
 
 class _TokenThreads(Threads):
-    """The server's lanes, in the turn of whoever sends the current request."""
+    """The server's lanes, in the turn of the current request's caller."""
 
     def __init__(self, state: "ServerState") -> None:
         self._state = state

@@ -5,7 +5,7 @@ name into one. So are the messages of unexpected errors, which might quote a val
 find them. Lines are written in batches a few times per second, because one write per request would make every request
 wait for the interpreter lock. An error is written at once, with everything before it.
 
-Metrics are in Prometheus' text format, which is a page long and written by hand. They count this process alone.
+Metrics are in Prometheus' text format, which is simple enough to write by hand. They count this process only.
 """
 
 import json
@@ -45,7 +45,7 @@ class _JsonFormatter(logging.Formatter):
         line |= getattr(record, "facts", {})
         try:
             return to_json(line, fallback=str).decode()
-        except ValueError:  # half a surrogate pair
+        except ValueError:  # a lone surrogate
             return json.dumps(line, default=str)
 
 
@@ -75,7 +75,7 @@ class _BatchingHandler(logging.StreamHandler[Any]):
             super().flush()
 
     def _write_batches(self) -> None:
-        while True:  # until the process ends: reconfiguring `logging` closes every handler, and this one must go on
+        while True:  # until the process ends: reconfiguring `logging` closes every handler, but this one must continue
             self._pending.wait()
             time.sleep(BATCH_SECONDS)
             self._pending.clear()
@@ -101,10 +101,10 @@ def log_event(event: str, **facts: Any) -> None:
 
 
 def log_error(event: str, error: BaseException, **facts: Any) -> None:
-    """Log where an error happened: its class and the lines of code; its message only if we have written it."""
+    """Log an error's class and the lines of code where it happened; its message only if it is one of holdfast's."""
     frames = traceback.extract_tb(error.__traceback__)[-12:]
     where = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames]
-    if isinstance(error, HoldfastError):  # quotes no data, and says which file or server is meant
+    if isinstance(error, HoldfastError):  # its message quotes no data, and names the file or server
         facts["reason"] = error.message
     _log.error(event, extra={"facts": facts | {"error": type(error).__name__, "where": where}})
 

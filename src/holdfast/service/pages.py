@@ -55,7 +55,7 @@ def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
 
 
 def parts(answer: AnyAnswer) -> list[dict[str, Any]]:
-    """Return what stands beside the answer in the same way, on an axis of its own."""
+    """Return what is shown beside the answer in the same form, on a separate axis."""
     return [charts.line(label, one.value, one.low, one.high) for label, one in answer.parts]
 
 
@@ -193,7 +193,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
 
 
 def _offered(served: ServedDataset, kinds: Sequence[Kind[..., Any]]) -> list[dict[str, str]]:
-    """Return the kinds that a form offers: none that these rows would refuse whatever is asked."""
+    """Return the kinds that a form offers, without those that this dataset always refuses."""
     standing = served.plan.standing
     refused = {SUBMIT.name} | ({CHECK.name} if standing.checks is None else set())
     refused |= {UNITS.name} if served.session.schema.unit is None else set()
@@ -202,7 +202,7 @@ def _offered(served: ServedDataset, kinds: Sequence[Kind[..., Any]]) -> list[dic
 
 
 def _shown(served: ServedDataset) -> list[dict[str, Any]]:
-    """Return the standings as the page draws them: the best, and as many others as fit one."""
+    """Return the standings as the page draws them: the best, and as many others as fit on one page."""
     metric = metric_of(served.plan.standing)
     shown = []
     for line in served.submissions.lines(PAGE_SIZE):
@@ -264,7 +264,7 @@ async def price(request: Request, name: NameInPath) -> Response:
 
 
 def _statement(name: str, schema: Schema | None = None, **known: Any) -> dict[str, Any]:
-    """Return what the page for a SELECT shows; an empty field shows a statement about the columns there are."""
+    """Return what the page for a SELECT shows; an empty field shows an example about this dataset's columns."""
     about = None if schema is None else examples(schema, MEAN.name).get("query")
     example = f"SELECT {'COUNT(*)' if about is None else f'AVG({about})'} FROM {identifier(name)}"
     return {"name": name, "sql": "", "columns": None, "longest": LONGEST_SELECT, "example": example} | known
@@ -293,7 +293,7 @@ async def sql(request: Request, name: NameInPath) -> Response:
 
 
 def _panels(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the aggregates of a SELECT as they are drawn: each on an axis of its own, a line for every group."""
+    """Return the aggregates of a SELECT as they are drawn: each on a separate axis, with a line for every group."""
     found = aggregates_of(frame)
     ends = {end for pair in found.values() for end in pair}
     groups = frame.select(name for name in frame.columns if name not in found and name not in ends).rows()
@@ -336,7 +336,7 @@ async def history(request: Request, name: NameInPath) -> Response:
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
         }
 
-    # Rendered in the lane for reads, too: 50 long histograms are megabytes, for which everybody else would wait.
+    # Rendered in the lane for reads, too: 50 long histograms are megabytes and would block the event loop.
     return await on_dataset(request, name, lambda served: show(request, "history.html", look(served)))
 
 
@@ -363,9 +363,9 @@ async def plan(request: Request) -> Response:
 
 
 def by_kind(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return entries by kind and declared range: those whose intervals can share an axis. The newest kind comes first.
+    """Group entries by kind and declared range, so that their intervals can share an axis. The newest comes first.
 
-    Each has a title and its entries, and every entry its lines as they are drawn.
+    Each group has a title and its entries, and every entry its lines as they are drawn.
     """
     found: dict[tuple[str, float, float], list[dict[str, Any]]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """The models of the API. Those that end in `In` validate requests; those that end in `Out` describe responses.
 
-A question has one model for each kind that is registered, made from the kind's options. These models describe the API
-and the tools of agents, and they refuse what is too large or of another type. What may be asked is decided by the kind
-itself, in words that are the same wherever one asks: so if a model refuses a question, the kind is heard first.
+Each registered kind of question has one model, made from the kind's options. The models describe the API and the tools
+of agents, and they refuse values that are too large or of another type. The kind itself decides what may be asked, and
+its messages are the same everywhere; so if a model refuses a question, the kind's own refusal takes precedence.
 """
 
 import json
@@ -61,7 +61,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate(model: type[Model], values: Any) -> Model:
-    """Validate what did not come through FastAPI: from a form, an agent, or a route that reads its body itself."""
+    """Validate input that did not go through FastAPI: from a form, an agent, or a route that reads its body itself."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -203,13 +203,13 @@ class AskIn:
 
     kind: Kind[..., Any]
     values: Mapping[str, Any]
-    problem: InvalidArgument | None = None  # why it does not fit the description, if it does not
+    problem: InvalidArgument | None = None  # why it does not fit its model, if it does not
 
     def call(self, verb: Callable[..., T], **more: Any) -> T:
-        """Return `verb(subject, kind, **options)`, a verb that spends nothing unless the question fits its model.
+        """Return `verb(subject, kind, **options)`. If there is a `problem`, the verb must be one that spends nothing.
 
-        The refusal of the verb is raised first, since it has the words that everybody uses; a value of another type may
-        break it in any way, and then the description says what is wrong.
+        The verb's own refusal takes precedence, since its message is the same everywhere. A value of another type may
+        make the verb fail in any way; then the model's error is raised instead.
         """
         try:
             options = self.kind.from_json(self.values)
@@ -318,9 +318,9 @@ def _plain(value: Any) -> Any:
 
 
 def _check_size(option: Option, value: Any) -> None:
-    """Refuse what is too large before anybody else looks at it."""
+    """Refuse a value that is too large before anything else processes it."""
     if isinstance(option.form, PredictionsForm):
-        return  # a request is no larger than the server takes
+        return  # limited only by the size of a request
     if isinstance(value, str):
         _check_limit(option, len(value), MAX_TEXT, " characters long")
     elif isinstance(value, list | dict):

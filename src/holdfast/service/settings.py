@@ -1,4 +1,4 @@
-"""Server settings from four places, each overriding the next: arguments, environment, TOML file, defaults.
+"""Server settings from four sources, each overriding the next: arguments, environment, TOML file, defaults.
 
     database = "postgresql://..."        # left out: SQLite files beside the first dataset
     port = 8765
@@ -54,7 +54,7 @@ class DatasetSettings:
     rows: str | None = None  # independent, or identical
     checks: float | None = None  # the share of rows that check guesses
     ledger: str | None = field(default=None, repr=False)  # may hold a password
-    seed: int | None = None  # for tests
+    seed: int | None = None  # for tests only
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, Sequence[Any] | str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class DatasetSettings:
     unit: str | None = None
 
     def __post_init__(self) -> None:
-        Declarations(self.bounds, self.categories, self.labels)  # refuses what no dataset could have
+        Declarations(self.bounds, self.categories, self.labels)  # raises if no dataset could have these
         object.__setattr__(self, "complete", _names("complete", self.complete))
 
 
@@ -76,7 +76,7 @@ class Settings:
     workers: int = 1
     database: str | None = field(default=None, repr=False)  # may hold a password
     admin_token: str | None = field(default=None, repr=False)
-    data_folder: str | None = None  # where the admin may register files from; None: nowhere
+    data_folder: str | None = None  # the folder whose files the admin may register; None: no files
     token_file: str | None = None
     public_url: str | None = None  # the public address, behind a proxy
     hosts: tuple[str, ...] = ()  # names that the server answers to, or "*"; empty: see `known_hosts`
@@ -84,17 +84,17 @@ class Settings:
     rate: float = 50.0  # requests per second and token, on average
     burst: int = 200
     max_connections: int = 1_000
-    connections_per_address: int = 256  # not behind a proxy, which has one address
+    connections_per_address: int = 256  # ignored behind a proxy, where all have the proxy's address
     max_header_bytes: int = 32_768
     max_body_bytes: int = 1_000_000
     header_timeout: float = 10.0  # seconds for the headers of a request, and for the first request of a connection
     idle_timeout: float = 30.0  # seconds that a connection may do nothing between requests
     timeout: float = 30.0  # seconds for a request, from its first byte to the answer
-    grace: float = 10.0  # seconds in which the server ends when it is told to, whatever is held
+    grace: float = 10.0  # seconds after which a stopped server ends, whatever its threads wait for
     sign_in_hours: float = 12.0
-    asks_at_once: int = 4  # of one person, in work at the same time, of eight; more wait
-    asks_waiting: int = 100  # of one person; more are refused
-    max_work: int = 1_000_000_000  # steps that one question may take: rows, times what a row takes
+    asks_at_once: int = 4  # requests of one person in progress at once, in eight threads; more wait
+    asks_waiting: int = 100  # requests of one person that may wait; more are refused
+    max_work: int = 1_000_000_000  # steps that one question may take: rows times steps per row
     tick: float = 0.01  # seconds: new answers are written a multiple of this after the question arrived
 
     def __post_init__(self) -> None:
@@ -125,14 +125,15 @@ class Settings:
 
     @property
     def origin(self) -> str | None:
-        """The origin that browsers send from our own pages, if declared."""
+        """The Origin that browsers send from the server's own pages, if the public address is declared."""
         return None if self.public_url is None else self.public_url.rstrip("/").lower()
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
         """The host names that requests may be sent to; None: any.
 
-        If none are declared: that of the public address, and those of this machine if the server listens there alone.
+        By default the names of this machine and of the public address; without a public address, any name is allowed
+        unless the server listens only on this machine.
         """
         if "*" in self.hosts:
             return None
@@ -162,7 +163,7 @@ class Settings:
 
 
 def _names(setting: str, given: Any) -> tuple[str, ...]:
-    """Return names from a list, or from text with commas, as the environment has it."""
+    """Return names from a list, or from comma-separated text, as in the environment."""
     listed = given.split(",") if isinstance(given, str) else given
     if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
         raise InvalidArgument(f"{setting} must be a list of names; got {given!r}.", name=setting)
@@ -185,7 +186,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     **arguments: Any,
 ) -> Settings:
-    """Merge the four places. Arguments that are None were not given."""
+    """Merge the four sources. Arguments that are None count as not given."""
     given = {} if config is None else _read(Path(config))
     given |= _from_environment(os.environ if environment is None else environment)
     given |= {name: value for name, value in arguments.items() if value is not None}

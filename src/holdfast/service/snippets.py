@@ -1,4 +1,4 @@
-"""The question of a page, as one would ask it elsewhere: in Python, with curl, and in SQL where SQL has it."""
+"""The question on a page in other languages: in Python, as a curl command, and in SQL where SQL can express it."""
 
 import json
 import shlex
@@ -26,9 +26,9 @@ def snippets(question: Mapping[str, Any], *, url: str, dataset: str, schema: Sch
     question
         The question as JSON.
     url, dataset
-        Where it is asked.
+        The server and the dataset to ask.
     schema, rows
-        What SQL is compiled against.
+        The schema and the number of rows that SQL is compiled for.
     """
     found = []
     file = _has_file(question)
@@ -41,7 +41,7 @@ def snippets(question: Mapping[str, Any], *, url: str, dataset: str, schema: Sch
 
 
 def python(question: Mapping[str, Any], url: str, dataset: str) -> str:
-    """Return the question for the Python client; a file is named, not written out."""
+    """Return the question for the Python client; a file is given by name, not by content."""
     kind = kind_named(question["kind"])
     given = {option.name: question[option.name] for option in kind.options if option.name in question}
     if _has_file(question):
@@ -57,7 +57,7 @@ def python(question: Mapping[str, Any], url: str, dataset: str) -> str:
 
 
 def curl(question: Mapping[str, Any], url: str, dataset: str) -> str:
-    """Return the question for curl."""
+    """Return the question as a curl command."""
     where = shlex.quote(f"{url}/api/v1/datasets/{dataset}/ask")
     return (
         f'curl {where} -H "Authorization: Bearer $HOLDFAST_TOKEN" \\\n'
@@ -68,7 +68,7 @@ def curl(question: Mapping[str, Any], url: str, dataset: str) -> str:
 def sql(question: Mapping[str, Any], schema: Schema, rows: int) -> str | None:
     """Return a SELECT that asks exactly this question, or None if there is none.
 
-    What is tried is compiled, and kept if it becomes the same question: NULL, above all, is treated alike.
+    Each candidate is compiled, and returned only if it becomes exactly the same question, also in how it treats NULL.
     """
     for text in _candidates(question, identifier(schema.dataset)):
         try:
@@ -81,7 +81,7 @@ def sql(question: Mapping[str, Any], schema: Schema, rows: int) -> str | None:
 
 
 def _candidates(question: Mapping[str, Any], table: str) -> Iterator[str]:
-    """Yield what might be the question in SQL."""
+    """Yield statements that might be the question in SQL."""
     query, where, by = (question.get(name) for name in ("query", "where", "by"))
     after = f" FROM {table}" + (f" WHERE {where}" if where else "")
     if question["kind"] == MEAN.name and isinstance(by, str | None):

@@ -24,9 +24,9 @@ from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore
 
 FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST = 10.0, 100  # per second, and at once, from one address
-READY_SECONDS = 1.0  # how long a look stands
-MOST_READY_SECONDS = 3.0  # how long it may take
-PLAN_REQUESTS = 25  # that a plan counts as: to make one takes as long as so many answers, or longer
+READY_SECONDS = 1.0  # how long the result of a readiness check is reused
+MOST_READY_SECONDS = 3.0  # how long a check may take
+PLAN_REQUESTS = 25  # requests that a plan counts as: making one takes at least as long as this many answers
 
 Result = TypeVar("Result")
 
@@ -54,13 +54,13 @@ class ServerState:
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """Compile statements and open connections: else the first who ask wait for it, all at once."""
-        with suppress(HoldfastError):  # said again to whoever asks
+        """Compile statements and open connections, so that the first requests do not all wait for that."""
+        with suppress(HoldfastError):  # reported again when somebody asks
             self.service.idempotency.find("", "", "")
             self.tokens.authenticate("")
 
     def count_plan(self, token: Token) -> None:
-        """Count what is about to be planned by its work; the request itself was counted as one."""
+        """Count a plan as several requests, for its work; the request itself has been counted as one."""
         self.rate_limits.take(token.id, PLAN_REQUESTS - 1)
 
     def budgets(self) -> list[tuple[str, Budget]]:
@@ -74,7 +74,7 @@ class ServerState:
             served.session.ledger.probe()
 
     def close(self, seconds: float = 0.0) -> None:
-        """Close everything; within this time, what is being answered is written before."""
+        """Close everything; before that, wait this long for answers in progress to be written."""
         self.lanes.close(seconds)
         self.readiness.close()
         self.datasets.close()
@@ -83,7 +83,7 @@ class ServerState:
 
 
 class Readiness:
-    """Whether an answer could be committed, as found a moment ago; one look at a time, in a thread of its own."""
+    """Whether an answer could be committed, as of a moment ago; one check at a time, in a separate thread."""
 
     def __init__(self, probe: Callable[[], None]) -> None:
         self._probe = probe
@@ -100,11 +100,11 @@ class Readiness:
         error = self._look.exception() if done else None
         if error is not None and not isinstance(error, HoldfastError):
             raise error
-        if error is not None or not done:  # without names: anyone may ask this
+        if error is not None or not done:  # name nothing: anyone may call this
             raise ServiceUnavailable("Not ready: no answer could be written at the moment.") from error
 
     def close(self) -> None:
-        """Look no more."""
+        """Make no more checks."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,4 +1,4 @@
-"""What a form suggests before anything was typed: questions about the columns there are, made from the schema alone."""
+"""Suggestions in an empty form: questions about the dataset's columns, made from the schema alone."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +15,9 @@ Suggestion = dict[str, str]
 
 
 def suggestions(schema: Schema, asks: str | None = None) -> list[Suggestion]:
-    """Return a few questions that can be asked as they are, each with its words and the address of the filled form.
+    """Return a few complete questions, each with its wording and the address of the filled-in form.
 
-    Of rows that take nothing but questions of one kind, which `asks` names, there is none: they have their own form.
+    There are none if the dataset accepts only questions of one kind, named by `asks`: it has its own form.
     """
     found = [] if asks is not None else list(_questions(schema))[:MOST]
     return [{"words": words, "address": f"?{urlencode(form)}"} for words, form in found]
@@ -40,7 +40,7 @@ def _questions(schema: Schema) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def examples(schema: Schema, kind: str) -> dict[str, str]:
-    """Return what empty fields of a kind show, by the name of the option, in columns of this dataset."""
+    """Return the examples that empty fields of a kind show, by option name, made from this dataset's columns."""
     condition, numbers, group = _condition(schema), _numbers(schema), _categorical(schema)
     text = group or next((column for column in schema if column.type is Type.STRING), None)
     found = {"query": condition, "positive": condition, "where": condition, "group": condition}
@@ -64,7 +64,7 @@ def examples(schema: Schema, kind: str) -> dict[str, str]:
 
 
 def _condition(schema: Schema) -> str | None:
-    """Return a condition about a column: a boolean as it is, a number above the middle of what is declared of it."""
+    """Return a condition about a column: a number above the middle of its declared bounds, or else a boolean."""
     number = next(iter(_numbers(schema)), None)
     boolean = next((column for column in schema if column.type is Type.BOOL), None)
     if number is None:

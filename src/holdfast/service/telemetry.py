@@ -1,7 +1,7 @@
 """Spans for OpenTelemetry, with the extra `telemetry`: which route, how it ended, how long it took.
 
-As in logs, never what was asked or answered. Where the spans go is what the process was told by its own OpenTelemetry
-settings (`opentelemetry-instrument holdfast serve ...`); without an SDK they go nowhere.
+As in logs, never what was asked or answered. The process's own OpenTelemetry settings decide where the spans go
+(`opentelemetry-instrument holdfast serve ...`); without an SDK they go nowhere.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any
 
 @cache
 def _telemetry() -> Any:
-    """Return OpenTelemetry's spans, or None without the extra."""
+    """Return OpenTelemetry's `trace` module, or None without the extra."""
     try:
         from opentelemetry import trace
     except ModuleNotFoundError:
@@ -25,7 +25,7 @@ def _tracer_of(provider: Any) -> Any:
 
 
 def _tracer() -> Any:
-    """Return what makes spans; None without the extra, or if there is nowhere for them to go."""
+    """Return the tracer; None without the extra, or if spans would go nowhere."""
     trace = _telemetry()
     provider = None if trace is None else trace.get_tracer_provider()
     return None if provider is None or isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)

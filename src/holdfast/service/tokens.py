@@ -1,9 +1,9 @@
 """Tokens, and the sign-ins made from them.
 
 A token's secret is 32 random bytes, shown once and stored as its SHA-256: with that much entropy, no slower hash is
-needed. Whoever presents the secret acts under the token's name. A cookie is another such secret that stands for a
+needed. Anybody who presents the secret acts under the token's name. A cookie is another such secret that stands for a
 token, so that the token itself is never stored in a browser; a one-time link is a third, exchanged for a cookie when
-first used.
+it is used.
 """
 
 import json
@@ -28,9 +28,9 @@ from holdfast.service.settings import check_name
 
 PREFIX = "hf_"
 CACHE_SECONDS = 1.0  # a token revoked by another process is refused after at most this long
-REFRESH_SECONDS = 0.4  # at this age a token in use is looked up again, while it is still good
+REFRESH_SECONDS = 0.4  # at this age a token in use is looked up again, while its cache entry is still valid
 LINK_SECONDS = 3_600
-REMEMBER_SECONDS = 60.0  # how much of the time the database may not know of yet
+REMEMBER_SECONDS = 60.0  # how far the time stored in the database may lag behind
 MAX_CACHED = 10_000
 MAX_LOOKUPS = 500  # tokens looked up by one query
 
@@ -58,9 +58,9 @@ class Token:
 
 
 class Clock:
-    """The time, which never goes back: neither in a process, nor, but for a minute, from one process to the next.
+    """The time, which never goes back: not at all within a process, and at most a minute from one process to the next.
 
-    Otherwise what has expired would be good again after the machine's clock is set back.
+    Otherwise expired tokens would be valid again after the machine's clock is set back.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -79,13 +79,13 @@ class Clock:
             remember = now > self._stored + REMEMBER_SECONDS
             if remember:
                 self._stored = now
-        if remember:  # nobody waits for it
+        if remember:  # in another thread: the caller need not wait
             threading.Thread(target=self._remember, args=(now,), daemon=True).start()
         return now
 
     def _remember(self, latest: float) -> None:
         later, none = update(clock).where(clock.c.latest < latest), select(func.count()).select_from(clock)
-        # Another process may write the first row at this moment: then this is remembered the next time.
+        # If another process writes the first row at this moment, this fails, and the time is stored the next time.
         with suppress(ServiceUnavailable, SQLAlchemyError), write_transaction(self._engine) as connection:
             connection.execute(later.values(latest=latest))
             if connection.scalar(none) == 0:
@@ -142,8 +142,8 @@ class TokenStore:
     def cached(self, secret: str) -> Token | None:
         """Return the token with this secret if it was looked up a moment ago; never blocks.
 
-        If it was not, the next lookup finds it, whoever makes it: when many come at once, one of them waits for it.
-        What is in use is looked up again before it is too old, so that whoever asks all the time never waits for it.
+        Otherwise the next lookup, by any thread, also fetches this token: when many arrive at once, one query serves
+        all. Tokens in use are looked up again before they are too old, so that frequent callers never wait.
         """
         digest, now = _digest(secret), time.monotonic()
         token, (at, _) = self._cached(digest), self._cache.get(digest, (now, None))
@@ -273,14 +273,14 @@ class TokenStore:
             self._cache.clear()
 
     def _refresh(self) -> None:
-        with suppress(ServiceUnavailable, SQLAlchemyError), self._lookup_lock:  # else the next one who asks waits
+        with suppress(ServiceUnavailable, SQLAlchemyError), self._lookup_lock:  # if it fails, the next caller looks up
             self._look_up(None)
 
     def _look_up(self, digest: str | None) -> Token | None:
-        """Look up a token, and with the same query all others presented lately; with None, those alone."""
+        """Look up a token, and in the same query all others presented lately; with None, only those."""
         used, self._used = self._used, set()
         first = [] if digest is None else [digest]
-        others = used.difference(first)  # in one step: a thread that read `_used` before may still add to it
+        others = used.difference(first)  # a single C call: a thread that read `_used` before may still add to it
         digests, before = [*first, *others][:MAX_LOOKUPS], self._version()
         rows = read(self._engine, select(tokens).where(tokens.c.digest.in_(digests)))
         found = {row["digest"]: _token(row) for row in rows}

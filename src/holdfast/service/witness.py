@@ -1,7 +1,7 @@
-"""The server's own database remembers how far each ledger had come: a witness that lies elsewhere than the data.
+"""The server's own database as a witness: it remembers the newest entry of each ledger, apart from the data.
 
-It is told of every answer and writes once a second and when the ledger is closed, so answers do not wait for it. What
-was given in the last second before a kill it has not seen; the file beside the data has.
+It is told of every answer, but writes once a second and when the ledger is closed, so that answers do not wait for it.
+It misses answers of the last second before a kill; the witness file beside the data has them.
 """
 
 import json
@@ -30,8 +30,8 @@ class DatabaseWitness:
         self._content = content
         self._lock = threading.Lock()
         self._written = float("-inf")
-        self._seen: Seen | None = None  # last, and what of that is in the database
-        self._known: Seen | None = None
+        self._seen: Seen | None = None  # the newest state that this witness was told
+        self._known: Seen | None = None  # the state that it last wrote to the database
         self._other: Seen | None = None
         self._put_last: str | None = None
 
@@ -43,21 +43,21 @@ class DatabaseWitness:
         return None
 
     def others(self) -> Seen | None:
-        """Return what another server was found to have written, when this one last wrote."""
+        """Return what another server had written before this one last wrote; None if nothing, or if returned before."""
         other, self._other = self._other, None
         return other
 
     def alone(self) -> AbstractContextManager[None]:
-        """Nothing: two servers that begin at one instant are told apart by the file beside the data."""
+        """Do nothing: the lock on the file beside the data keeps two servers from beginning at the same moment."""
         return nullcontext()
 
     def remember(self, seen: Seen) -> None:
-        """Remember this, unless something newer is remembered; at most once a second, and nobody waits for it."""
+        """Remember this, unless something newer is remembered; write at most once a second, in another thread."""
         if self._seen is self._known or seen.is_newer_than(self._seen):
             self._seen = seen
         if monotonic() - self._written >= EVERY:
             self._written = monotonic()
-            # The answer is in the ledger: it is shown also if the system has no thread to spare, or none any more.
+            # The answer is in the ledger and must be shown, even if no thread can be started.
             with suppress(RuntimeError):
                 threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
 
@@ -68,11 +68,11 @@ class DatabaseWitness:
             self._seen = self._known = seen
 
     def close(self) -> None:
-        """Write what was seen last, unless it was."""
+        """Write what was seen last, unless it is in the database."""
         with self._lock:
             seen = self._seen
             if seen is not None and seen is not self._known:
-                # The answer is in the ledger and must be shown, whatever goes wrong; the next one tries again.
+                # The answer is in the ledger and must be shown, whatever goes wrong; the next answer tries again.
                 with suppress(HoldfastError, SQLAlchemyError):
                     self._put(seen, always=False)
                     self._known = seen
