@@ -30,7 +30,7 @@ def _refuse(name: str, rule: str, value: object, hint: str = "") -> InvalidArgum
     return InvalidArgument(f"{name} must be {rule}; got {value!r}.{hint}", name=name)
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     """Return a hint on how to write a percentage, if the value looks like one."""
     return f" For {value:g} % write {value / 100:g}." if 2 <= value <= 100 else ""
 
@@ -74,7 +74,7 @@ def probability(**named: Any) -> None:
     number(**named)
     for name, value in named.items():
         if not 0 < value < 1:
-            raise _refuse(name, "strictly between 0 and 1", value, _percent(value))
+            raise _refuse(name, "strictly between 0 and 1", value, percent(value))
 
 
 def share(**named: Any) -> None:
@@ -82,7 +82,7 @@ def share(**named: Any) -> None:
     number(**named)
     for name, value in named.items():
         if not 0 <= value <= 1:
-            raise _refuse(name, "between 0 and 1", value, _percent(value))
+            raise _refuse(name, "between 0 and 1", value, percent(value))
 
 
 def at_most(limit_name: str, limit: float, **named: Any) -> None:
