@@ -36,6 +36,19 @@ def test_messages_name_flags():
             assert not ARGUMENT.search(spell(text, {})), text
 
 
+def test_options_that_are_given_are_flags():
+    flags = {"guess": "--guess", "at_least": "--at-least"}
+    told = "guess must be given: nothing could say it. Give guess; or split the data with holdfast.hold_back(data)."
+    spelled = (
+        "--guess must be given: nothing could say it. Give --guess; or split the data with holdfast hold-back DATA."
+    )
+    assert spell(told, flags) == spelled
+    assert spell("'cost' is a number; give cap= for the mean of their sums.", {}).count("--cap for")
+    assert spell("Then split with id='flight', and it cannot be asked about.", {}).startswith(
+        "Then split with --id flight,"
+    )
+
+
 def test_an_argument_is_found():
     source = 'raise ValueError("Too wide. Pass rows= or limit= to choose.")'
     (text,) = sentences(source)
