@@ -46,7 +46,7 @@ class _Argument(click.Argument):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         """Say what it means, as of an option; of arguments click before 8.5 says nothing."""
-        return self.make_metavar(ctx).strip("[]").removesuffix("..."), self.meaning + "  [required]" * self.required
+        return self.make_metavar(ctx).removesuffix("...").strip("[]"), self.meaning + "  [required]" * self.required
 
 
 class Flag:

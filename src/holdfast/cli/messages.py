@@ -64,6 +64,7 @@ _ARGUMENTS = {
     "with checks=0.2": "with --checks 0.2",
     "holdfast.hold_back(data)": "holdfast hold-back DATA",
     "give cap= for": "give --cap for",
+    "in every row with id=, and": "in every row with --id, and",
 }
 
 
@@ -96,6 +97,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
+    message = re.sub(r"and ('[^']*') with unit=\.", r"and \1 with --unit.", message)
     message = re.sub(r"\bsplit with id='([^']*)'", r"split with --id \1", message)
     message = re.sub(r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2", message)
     message = re.sub(r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1", message)
