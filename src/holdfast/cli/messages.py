@@ -26,6 +26,19 @@ def noting_warnings() -> Iterator[list[str]]:
         sentences.extend(_worded(caught))
 
 
+@contextmanager
+def noting_at_once() -> Iterator[None]:
+    """Note this package's own warnings when they come, worded for the command line: for a command that runs on."""
+
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+        if category.__module__.startswith("holdfast"):
+            note(spell(str(message), {}))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
 def _worded(caught: Iterable[warnings.WarningMessage]) -> list[str]:
     ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
     return [spell(text, {}) for text in dict.fromkeys(ours)]

@@ -2,10 +2,12 @@
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import holdfast
-from holdfast.cli.messages import spell
+from holdfast.cli.messages import noting_at_once, spell
+from holdfast.rows.units import UnitColumn
 
 SOURCE = Path(holdfast.__file__).parent
 ROOMS = ("guarantees", "mechanisms", "questions", "queries", "optimize", "rows", "ledger")
@@ -47,6 +49,15 @@ def test_options_that_are_given_are_flags():
     assert spell("Then split with id='flight', and it cannot be asked about.", {}).startswith(
         "Then split with --id flight,"
     )
+
+
+def test_warnings_of_a_command_that_runs_on_are_noted_when_they_come(capsys):
+    with noting_at_once():
+        warnings.simplefilter("default")  # tests run with errors
+        warnings.warn("Several rows: open the data with unit='patient'.", UnitColumn, stacklevel=1)
+        assert capsys.readouterr().err == "Several rows: open the data with --unit patient.\n"
+        warnings.warn("something else", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""
 
 
 def test_an_argument_is_found():
