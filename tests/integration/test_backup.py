@@ -205,6 +205,19 @@ def test_fresh_rows_that_were_used_stay_used(path: Path, tmp_path: Path) -> None
         assert next(session.ledger.entries(start=4)).place.charge >= last
 
 
+def test_a_head_published_before_a_restore_finds_the_break_explained(path: Path, tmp_path: Path) -> None:
+    rows, copy = hf.open(path), tmp_path / "copy"
+    ask(rows, None, 5, **PLAN)
+    hf.backup(where(rows, None), copy)
+    ask(rows, None, 3, start=5)
+    with hf.Session(rows) as session:
+        published = session.ledger.head.hash
+    vanish(rows, None)
+    assert restored(rows, None, copy).lost == 3
+    with hf.Session(rows) as session, pytest.raises(LedgerDamaged, match="backup that lacked entries 6 to 8, as it"):
+        session.ledger.verify(published)
+
+
 def test_an_old_copy_in_the_live_file_is_brought_up_to_date(path: Path, tmp_path: Path) -> None:
     rows, copies = hf.open(path), [tmp_path / "old", tmp_path / "newer"]
     ledger = Path(where(rows, None))

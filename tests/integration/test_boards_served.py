@@ -170,6 +170,8 @@ def test_agents_submit_and_read_the_standings(server: Running) -> None:
             shown = anyio.run(tools.call, "standings", {}).structured_content
             assert shown is not None
             assert shown["standings"][0]["rank"] == 1
+            low, high = map(float, re.findall(r"0\.\d+|1\.0*", shown["text"]))
+            assert low <= shown["standings"][0]["low"] < shown["standings"][0]["high"] <= high  # never narrower
             left = anyio.run(tools.call, "budget", {}).structured_content
             assert left is not None
             assert "submissions have no end" in left["text"]

@@ -10,13 +10,14 @@ from typing import Any
 import anyio
 import httpx
 import httpx2
+import polars as pl
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 import holdfast
-from holdfast.service.mcp import Tools
+from holdfast.service.mcp import Tools, build_server
 from serving import Running, settings, table, wait_until
 
 COMMAND = ["-c", "from holdfast.cli import main; main()", "mcp"]
@@ -185,6 +186,36 @@ def test_a_server_is_not_asked_without_a_token(token: str) -> None:
     )
     assert run.returncode == 2
     assert "token" in run.stderr
+
+
+def test_a_token_file_that_is_not_there_is_refused_in_words(tmp_path: Path) -> None:
+    words = ["--url", "http://127.0.0.1:1", "--token-file", str(tmp_path / "none")]
+    run = subprocess.run([sys.executable, *COMMAND, *words], capture_output=True, text=True, env=environment())
+    assert run.returncode == 2
+    assert run.stderr.startswith("--token-file must be a file that can be read;")
+
+
+def test_several_datasets_are_told_apart_and_a_refusal_speaks_of_tools() -> None:
+    with holdfast.Session({"b": [True, False] * 500}, queries=10, seed=1) as session:
+        several = Tools({"one": session, "two": session})
+        refused = anyio.run(several.call, "budget", {}).structured_content
+        assert refused["error"] == "dataset must be given: there are several, one, two."
+        refused = anyio.run(several.call, "sql", {"dataset": "one", "query": "SELECT 1"}).structured_content
+        assert refused["error"] == "sql: Field required. The tool's input schema says what it takes."
+        assert build_server({"one": session}).version == holdfast.__version__
+
+
+def test_whoever_starts_it_is_warned_on_standard_error(tmp_path: Path) -> None:
+    data = tmp_path / "visits.parquet"
+    pl.DataFrame({"patient_id": [n // 2 for n in range(20_000)], "late": [True, False] * 10_000}).write_parquet(data)
+    run = subprocess.run(
+        [sys.executable, *COMMAND, str(data)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    assert "open the data with --unit patient_id" in run.stderr
 
 
 @pytest.mark.parametrize("name", ["dataset", "idempotency_key"])

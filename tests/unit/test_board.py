@@ -187,7 +187,8 @@ BAD_BOARDS: list[tuple[dict[str, Any], str]] = [
     ({"metric": "brier"}, "classes must be given"),
     ({"metric": "brier", "classes": ["a", "b"]}, "classes must hold all labels"),
     ({"metric": "log_loss", "classes": ["a"]}, "two labels or more"),
-    ({"classes": ["a", "b"]}, "classes must be left out"),
+    ({"metric": "exact_match", "classes": ["a", "b"]}, "classes must be left out"),
+    ({"classes": ["a", "b"]}, "classes must hold all labels"),
     ({"target": "truth"}, "column 'truth'"),
     ({"step": 0.6}, "half the range"),
     ({"step": 1e-9}, "number of steps"),
@@ -273,6 +274,35 @@ def test_probabilities_of_classes_have_a_column_each(metric: str, value: float) 
         with pytest.raises(hf.InvalidArgument, match="column for each class"):
             board.submit({"id": [3, 1, 2], "prediction": [0.5] * 3})
         assert board.session.dry_run({"id": [3, 1, 2], **chances}, "submit").made_up
+
+
+def test_predictions_that_are_none_of_the_declared_classes_are_refused() -> None:
+    table = {"id": [1, 2, 3, 4], "label": ["cat", "dog", "cat", "dog"]}
+    with hf.Board(table, classes=["cat", "dog", "owl"], step=0.25) as board:
+        for said, told in (
+            (["Cat", "dog ", "cat", "dog"], "2 are not, such as 'Cat', 'dog '"),
+            (["0.1", "0.9", "0.2", "0.7"], "(cat, dog, owl); 4 are not"),
+            (["cat", "dog", "cat", "cow"], "1 is not, such as 'cow'"),
+        ):
+            with pytest.raises(hf.InvalidArgument) as refused:
+                board.submit({"id": [1, 2, 3, 4], "prediction": said})
+            assert told in str(refused.value)
+        assert board.session.ledger.spent.answers == 0
+        assert board.submit({"id": [1, 2, 3, 4], "prediction": ["cat", "dog", "cat", "owl"]}).cell == (0.75, 1.0)
+    with pytest.raises(hf.InvalidArgument, match="classes must be left out for labels that are not text"):
+        hf.Board({"id": [1, 2, 3], "label": [0, 1, 0]}, classes=["0", "1"])
+
+
+def test_what_is_wrong_with_labels_and_predictions_is_told_by_id() -> None:
+    with pytest.raises(hf.InvalidArgument, match=r"1 in 'id' is there twice or more, such as 7\..*with unit="):
+        hf.Board({"id": [7, 7, 8], "label": ["a", "b", "a"]})
+    with pytest.raises(hf.InvalidArgument, match="'label' has no value in 1 of 3 rows"):
+        hf.Board({"id": [6, 7, 8], "label": ["a", None, "a"]})
+    with hf.Board({"id": [6, 7, 8], "label": ["a", "b", "a"]}, step=0.25) as board:
+        with pytest.raises(hf.InvalidArgument, match="with a value of 'said' for every id; 7 has none"):
+            board.submit({"id": [6, 7, 8], "said": ["a", None, "a"]})
+        board.submit({"id": [6, 7, 8], "said": ["a", "a", "a"]})
+        assert "The best so far is no. 1:" in repr(board)
 
 
 def test_every_metric_has_a_case() -> None:

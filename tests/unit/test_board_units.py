@@ -133,7 +133,7 @@ def test_a_board_is_made_once_with_units_or_without(tmp_path: Path) -> None:
     LABELS.write_parquet(path)
     made(path).close()
     made(path).close()  # the same again
-    with pytest.raises(hf.HoldfastError, match="board of other labels"):
+    with pytest.raises(hf.HoldfastError, match="was made with the unit 'conversation'"):
         hf.Board(path, id="question", step=float(STEP))
     with pytest.raises(hf.InvalidArgument, match="unit must be left out"):
         hf.Board(tmp_path / "labels.board.holdfast", unit="conversation")

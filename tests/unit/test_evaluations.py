@@ -131,6 +131,18 @@ def test_a_board_of_scores_is_made_of_a_harness_file(tmp_path: Path, id: str) ->
         hf.Board(path, id="doc_id", metric="accuracy")
 
 
+def test_a_board_takes_the_file_of_a_harness_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "samples_x.jsonl"
+    lines = ({"doc_id": n, "doc": {}, "target": "", "resps": [], "acc": n % 2, "f1": 0.5} for n in range(8))
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    with hf.Board(path, metric="score", within=(0, 1), step=0.25) as board:
+        with pytest.raises(hf.InvalidArgument, match=r"metric must be one of acc, f1, which samples_x\.jsonl has"):
+            board.submit(path)
+        assert board.submit(path, metric="acc").cell == (0.5, 0.75)
+        with pytest.raises(hf.InvalidArgument, match="metric and part must be left out unless"):
+            board.submit({"id": [1], "score": [1.0]}, metric="acc")
+
+
 def test_epochs_are_averaged_by_case_and_cases_by_unit() -> None:
     """Two epochs of six questions about three documents of unlike length: documents count alike."""
     found = read_evaluation(FILES / "inspect.eval", metric="match")

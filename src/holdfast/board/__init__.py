@@ -16,7 +16,7 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.answer import Estimate
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
-from holdfast.board.evaluations import is_evaluation, read_cases
+from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
 from holdfast.board.sealing import keep, sealed_rows, split_off
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
@@ -63,7 +63,8 @@ class Board:
         The smallest probability that log loss uses; by default, 0.001.
     classes
         The labels that log loss and Brier scores get probabilities for; by default, labels are true or false, or 0 or
-        1. They must be declared, since which labels occur is secret.
+        1. For accuracy on text labels: all that a prediction may be, so that one spelled differently is refused instead
+        of counted as wrong. They must be declared, since which labels occur is secret.
     step
         The width of a cell of the grid, in units of the metric; by default, one that fits the number of rows.
     about
@@ -176,24 +177,36 @@ class Board:
         assert isinstance(standing, Ladder)
         return standing
 
-    def submit(self, predictions: PredictionsLike, *, by: str | None = None, name: str | None = None) -> SubmitAnswer:
+    def submit(
+        self,
+        predictions: PredictionsLike,
+        *,
+        by: str | None = None,
+        name: str | None = None,
+        metric: str | None = None,
+        part: str | None = None,
+    ) -> SubmitAnswer:
         """Score predictions; tell whether they are better than the best so far, with an interval.
 
         Parameters
         ----------
         predictions
             A file (CSV, JSON lines, Parquet), a frame or a mapping of columns, with the ids of the board, each once.
+            Or the file of an evaluation harness, for its scores.
         by
             Who submits.
         name
             The name of the submission in the standings.
+        metric, part
+            Which scores of an evaluation's file to take, if it has several: as for `read_evaluation`.
 
         Returns
         -------
         SubmitAnswer
             Submitting the same predictions again is free and returns the same answer.
         """
-        return self.session.for_analyst(by).submit(predictions, name=name)
+        given = read_submission(predictions, metric=metric, part=part)
+        return self.session.for_analyst(by).submit(given, name=name)
 
     def confusion(
         self, predictions: PredictionsLike, *, positive_label: str = "true", by: str | None = None
@@ -262,7 +275,8 @@ class Board:
         for best in self.standings().head(1).iter_rows(named=True):
             if best["rank"] is not None:
                 _, low, high = Estimate(best["low"], best["low"], best["high"]).rounded()
-                return [f"The best so far is that of {best['by'] or 'somebody'}, no. {best['seq']}: [{low}, {high}]."]
+                whose = "" if best["by"] is None else f"that of {best['by']}, "
+                return [f"The best so far is {whose}no. {best['seq']}: [{low}, {high}]."]
         return []
 
     def _repr_html_(self) -> str:

@@ -19,6 +19,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import polars as pl
 
 from holdfast.errors import InvalidArgument, MissingExtra
+from holdfast.questions.predictions import PredictionsLike
 
 ZSTANDARD = 93  # the compression method of a member of a ZIP archive
 _LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)  # size of a member's header; where the lengths of name and extra field are
@@ -76,6 +77,19 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
             scores.setdefault(each.id, []).append(value)
     means = [sum(values) / len(values) for values in scores.values()]
     return pl.DataFrame({"id": _alike(scores), "score": pl.Series(means, dtype=pl.Float64)})
+
+
+def read_submission(given: PredictionsLike, *, metric: str | None = None, part: str | None = None) -> PredictionsLike:
+    """Return what a board takes: the scores in a file of an evaluation harness, anything else as it is."""
+    chosen = metric is not None or part is not None
+    if not isinstance(given, str | Path):
+        if chosen:
+            raise InvalidArgument(
+                "metric and part must be left out unless predictions are a file of an evaluation harness.",
+                name="metric",
+            )
+        return given
+    return read_evaluation(given, metric=metric, part=part) if chosen or is_evaluation(given) else given
 
 
 def read_cases(path: str | Path) -> pl.DataFrame:

@@ -54,13 +54,32 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
     ids = sealed[id]
     if not (ids.dtype.is_integer() or ids.dtype == pl.String):
         raise InvalidArgument(f"id must be a column of text or whole numbers; {id!r} is {ids.dtype}.", name="id")
-    if any(sealed.null_count().row(0)) or ids.n_unique() != ids.len():
-        raise InvalidArgument("labels must be complete, with every id once; these are not.", name="labels")
+    _check_whole(sealed, ids)
     if (sealed.height if unit is None else sealed[unit].n_unique()) < 2:
         raise InvalidArgument(f"labels must have at least two {'rows' if unit is None else 'units'}.", name="labels")
     if metric.rule.targets:
         _check_target(sealed[str(target)], metric)
     return sealed.with_columns(pl.col(id).cast(pl.Int64 if ids.dtype.is_integer() else pl.String)).sort(id)
+
+
+def _check_whole(sealed: pl.DataFrame, ids: pl.Series) -> None:
+    """Refuse rows without an id or a label, and ids of several rows; whoever makes a board may be told which."""
+    for column in sealed.get_columns():
+        if missing := column.null_count():
+            raise InvalidArgument(
+                f"labels must be complete; {column.name!r} has no value in {missing:,} of {ids.len():,} rows."
+                " Leave those rows out.",
+                name="labels",
+            )
+    double = ids.filter(ids.is_duplicated()).unique(maintain_order=True)
+    if double.len():
+        shown, are = ", ".join(map(repr, double.head(3).to_list())), "is" if double.len() == 1 else "are"
+        raise InvalidArgument(
+            f"labels must have every id once; {double.len():,} in {ids.name!r} {are} there twice or more, such as"
+            f" {shown}. If several rows belong together, that is the unit: name a column that differs in every row with"
+            f" id=, and {ids.name!r} with unit=.",
+            name="labels",
+        )
 
 
 def _check_target(labels: pl.Series, metric: Metric) -> None:
@@ -73,6 +92,10 @@ def _check_target(labels: pl.Series, metric: Metric) -> None:
     if type_.is_number and metric.rule.bounded and not labels.is_between(*metric.within).all():
         low, high = metric.within
         raise InvalidArgument(f"within must hold all labels; some are not between {low:g} and {high:g}.", name="within")
+    if metric.rule.listed and metric.classes and type_ is not Type.STRING:
+        raise InvalidArgument(
+            f"classes must be left out for labels that are not text; {labels.name!r} is {type_}.", name="classes"
+        )
     if metric.rule.probability and (type_ is Type.STRING) != bool(metric.classes):
         raise InvalidArgument(
             f"classes must be given for labels that are text, and left out for others; {labels.name!r} is {type_}.",
@@ -138,6 +161,11 @@ def keep(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> Loca
     name = folder.name.removesuffix(SEALED)
     if folder.exists():
         rows = FolderRows(folder, name=name)
+        if rows.schema.unit != unit:
+            made = "without unit" if rows.schema.unit is None else f"with the unit {rows.schema.unit!r}"
+            raise RowSourceError(
+                f"{folder} was made {made}, and stays so. Open it as it is, or make one of other labels."
+            )
         if rows.fingerprint != memory_rows(table, name=name, complete=complete, unit=unit).fingerprint:
             raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
         return rows

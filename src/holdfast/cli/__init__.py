@@ -52,7 +52,7 @@ class Commands(click.Group):
         module = _module(cmd_name)
         if hasattr(module, "COMMANDS"):
             own = [Command(name, function, no_args_is_help=True) for name, function in module.COMMANDS.items()]
-            return click.Group(cmd_name, own, help=cleandoc(module.command.__doc__), no_args_is_help=True)
+            return _Group(cmd_name, own, help=cleandoc(module.command.__doc__), no_args_is_help=True)
         made: type[Command] = getattr(module, "CLASS", Command)
         return made(cmd_name, module.command, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False))
 
@@ -69,6 +69,15 @@ class Commands(click.Group):
         """List the commands with the first lines of their docstrings, without building them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _module(name).command.__doc__.partition("\n")[0]) for name in command_names()])
+
+
+class _Group(click.Group):
+    """A command with commands of its own."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, with the whole first line of what each says."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, (own.help or "").partition("\n")[0]) for name, own in self.commands.items()])
 
 
 def _module(name: str) -> Any:

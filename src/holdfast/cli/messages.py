@@ -26,6 +26,19 @@ def noting_warnings() -> Iterator[list[str]]:
         sentences.extend(_worded(caught))
 
 
+@contextmanager
+def noting_at_once() -> Iterator[None]:
+    """Note this package's own warnings when they come, worded for the command line: for a command that runs on."""
+
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+        if category.__module__.startswith("holdfast"):
+            note(spell(str(message), {}))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
 def _worded(caught: Iterable[warnings.WarningMessage]) -> list[str]:
     ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
     return [spell(text, {}) for text in dict.fromkeys(ours)]
@@ -63,6 +76,8 @@ _ARGUMENTS = {
     "Ask with the kind check": "Ask with --kind check",
     "with checks=0.2": "with --checks 0.2",
     "holdfast.hold_back(data)": "holdfast hold-back DATA",
+    "give cap= for": "give --cap for",
+    "in every row with id=, and": "in every row with --id, and",
 }
 
 
@@ -96,6 +111,8 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
     message = re.sub(r"\bid=('[^']*') leaves", r"--id \1 leaves", message)
+    message = re.sub(r"and ('[^']*') with unit=\.", r"and \1 with --unit.", message)
+    message = re.sub(r"\bsplit with id='([^']*)'", r"split with --id \1", message)
     message = re.sub(r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2", message)
     message = re.sub(r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1", message)
     message = message.replace("say so when opening: holdfast", "say so: holdfast")

@@ -26,7 +26,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, file_beside, store_at
 from holdfast.ledger.reading import READ_CHUNK, verify_store
 from holdfast.ledger.store import Row, Store, Tip
-from holdfast.ledger.watched import LOST, contains
+from holdfast.ledger.watched import contains
 from holdfast.ledger.witness import ProcessWitness, Seen, Witness
 
 
@@ -317,7 +317,7 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
             "answer": {},
             "cost": {"charge": charge, "intervals": intervals},
             "key": None,
-            LOST: reached._replace(seq=lost.seq, hash=lost.hash, peaks="")._asdict(),
+            chain.LOST: reached._replace(seq=lost.seq, hash=lost.hash, peaks="")._asdict(),
             "place": {
                 "charge": tip.taken_charge,
                 "intervals": tip.taken_intervals,

@@ -24,6 +24,7 @@ from holdfast.ledger.entry import Cost, Entry, Place
 from holdfast.ledger.store import START, Row, Tip
 
 FORMAT = 4
+LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -124,13 +125,15 @@ class Tiles:
 class Verification:
     """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
 
-    `published` is the hash of a head published earlier; `found` says whether one of the rows has it.
+    `published` is the hash of a head published earlier; `found` says whether one of the rows has it. `replaced` holds
+    the numbers of entries that were lost, by the entry that records their restore.
     """
 
     def __init__(self, location: str, published: str | None = None) -> None:
         self.location = location
         self.found = published is None
         self.genesis: dict[str, Any] = {}
+        self.replaced: list[range] = []
         self._published = published
         self.tree = tree.Tree()
         self._tip = START
@@ -166,6 +169,8 @@ class Verification:
                         and self._numbers.add(place["number"] - 1, 1)
                         and place["reached"] >= place["charge"] + cost["charge"]
                     )
+                    if LOST in body:
+                        self.replaced.append(range(seq, body[LOST]["seq"] + 1))
                 elif body["format"] != FORMAT:
                     raise unknown_format(self.location, body["format"])
                 expected_digest = None if key is None else sha256(key.encode()).hexdigest()

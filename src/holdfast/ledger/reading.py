@@ -69,9 +69,18 @@ def verify_store(store: Store, published: str | None = None) -> chain.Verificati
             break
     verification.check_tip(tip)
     if not verification.found:
+        reason = ": entries were dropped or rewritten since."
+        if lost := [numbers for numbers in verification.replaced if numbers]:
+            gaps = " and ".join(_numbers(each) for each in lost)
+            reason = f". It was put back from a backup that lacked {gaps}, as it records: the head may belong to these."
         raise LedgerDamaged(
-            f"Ledger {store.location} does not contain the published head {published}: entries were dropped or "
-            "rewritten since. Restore the ledger from a copy that has it.",
+            f"Ledger {store.location} does not contain the published head {published}{reason} Restore the ledger from a"
+            " copy that has it.",
             location=store.location,
         )
     return verification
+
+
+def _numbers(entries: range) -> str:
+    first, last = entries[0], entries[-1]
+    return f"entry {first}" if first == last else f"entries {first} to {last}"

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
+from holdfast.ledger.chain import LOST
 from holdfast.ledger.group_commit import duplicate
 from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
 from holdfast.ledger.witness import SPLIT, Seen, Witness
 
-LOST = "lost"  # in the body of an entry that records a restore: the newest tip that was seen before it
 _READ = 2_000  # rows read at a time
 _beginning: dict[str, str] = {}  # by content: the address of the ledger that a thread is beginning
 

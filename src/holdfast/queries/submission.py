@@ -40,6 +40,7 @@ class Rule:
     gain: Callable[["Metric", pl.DataFrame, pl.Series], Gains]
     bounded: bool = False  # whether a range of labels or scores must be declared
     probability: bool = False  # whether predictions are probabilities
+    listed: bool = False  # whether predictions are labels that may be listed
     differs: Callable[[pl.DataFrame, pl.DataFrame], NDArray[np.bool_]] | None = None  # if gains are 0 or 1
 
 
@@ -48,7 +49,7 @@ class Metric:
     """A metric with its numbers: `within` is the declared range of labels or scores, `clip` the least probability.
 
     `classes` are the labels that get a probability, one column each; if empty, the only column is the probability of
-    true.
+    true. Where predictions are labels, they are all that a prediction may be; if empty, it may be anything.
     """
 
     name: str
@@ -75,8 +76,10 @@ class Metric:
             raise InvalidArgument(f"within must be left out for {name}.", name="within")
         if name != LOG_LOSS and clip is not None:
             raise InvalidArgument(f"clip must be left out for {name}; it is for {LOG_LOSS}.", name="clip")
-        if classes is not None and not rule.probability:
-            raise InvalidArgument(f"classes must be left out for {name}: they are for probabilities.", name="classes")
+        if classes is not None and not rule.probability and not rule.listed:
+            raise InvalidArgument(
+                f"classes must be left out for {name}: they are for accuracy and for probabilities.", name="classes"
+            )
         if classes is not None and (len(set(classes)) < 2 or not all(isinstance(each, str) for each in classes)):
             raise InvalidArgument(f"classes must be two labels or more, as text; got {classes!r}.", name="classes")
         if clip is not None:
@@ -193,7 +196,9 @@ LOG_LOSS, BRIER = "log_loss", "brier"
 _LABELS = (Type.BOOL, Type.INT, Type.STRING)
 _NUMBERS = (Type.INT, Type.FLOAT)
 METRICS = {
-    "accuracy": Rule("the share of predictions that equal the label", True, _LABELS, None, _same, differs=_unlike),
+    "accuracy": Rule(
+        "the share of predictions that equal the label", True, _LABELS, None, _same, listed=True, differs=_unlike
+    ),
     "exact_match": Rule(
         "the share of texts that equal the label, but for case and spaces",
         True,

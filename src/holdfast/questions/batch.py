@@ -22,6 +22,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
 from holdfast.pictures import Panel, Picture
 from holdfast.questions import kind_named
+from holdfast.questions.kind import Kind
 from holdfast.questions.options import DEFAULT_KIND
 from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Context, Question
@@ -50,10 +51,21 @@ def build_all(questions: Iterable[Asked], context: Context, names: Sequence[str]
 
 
 def _build(asked: Asked, context: Context) -> Question:
+    kind, subject, options = _read(asked)
+    return kind.question(context, subject, **options)
+
+
+def dry_run_of(asked: Asked, dry_run: Callable[..., AnyAnswer]) -> AnyAnswer:
+    """Return what a session's `dry_run` makes of a question in a list: an answer of the same shape and range."""
+    kind, subject, options = _read(asked)
+    return dry_run(subject, kind.name, **options)
+
+
+def _read(asked: Asked) -> tuple[Kind[..., Any], Any, dict[str, Any]]:
     values = _values(asked)
     kind = kind_named(values.pop("kind", DEFAULT_KIND))
     options = kind.from_json(values)
-    return kind.question(context, options.pop(kind.subject.name), **options)
+    return kind, options.pop(kind.subject.name), options
 
 
 def together_of(questions: Sequence[Question], is_answered: Callable[[Question], bool] = lambda _: False) -> Question:

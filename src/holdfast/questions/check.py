@@ -301,7 +301,7 @@ def _guessed(
             raise InvalidArgument("at_least must be left out unless the check is about a group.", name="at_least")
     elif group:
         if found is None:
-            raise _missing("at_least", "how many rows count at least (all, if a column is declared complete)")
+            raise _missing("at_least", "at_least, how many rows count (all, if a column is declared complete)")
         spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows)) + ERRORS**2 / found.rows
         at_least = max(1, floor(rows * (found.share - spare)))
     if margin is not None:
@@ -309,7 +309,7 @@ def _guessed(
     left_out = guess is None
     if guess is None:
         if found is None:
-            raise _missing("guess", "the guess")
+            raise _missing("guess", "guess")
         guess = found.mean
     valid.number(guess=guess)
     if not low <= guess <= high:
@@ -346,7 +346,7 @@ def _guessed(
 
 def _missing(name: str, what: str) -> InvalidArgument:
     return InvalidArgument(
-        f"{name} must be given: there is no exploration part here that could say it. Give {name}=, {what}; or split the"
+        f"{name} must be given: there is no exploration part here that could say it. Give {what}; or split the"
         " data with holdfast.hold_back(data), which leaves one.",
         name=name,
     )

@@ -9,7 +9,7 @@ A list of expectations is a list of questions, each with what is expected of its
 The verdict is about the population, and all verdicts hold at once: a list may grow after looking at its results.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Any
 
 from holdfast import check
 from holdfast.answer import AnyAnswer, Estimate
-from holdfast.errors import InvalidArgument
-from holdfast.questions.batch import read_list
+from holdfast.errors import HoldfastError, InvalidArgument
+from holdfast.questions.batch import dry_run_of, read_list
 
 KEPT, BROKEN, OPEN = "kept", "broken", "open"
 ENDS = ("at_least", "at_most")
@@ -71,6 +71,28 @@ def _read(one: object, place: int) -> Expected:
     if ends.get("at_least", -inf) > ends.get("at_most", inf):
         raise InvalidArgument(f"{where}: at_least must be no more than at_most.", name="expectations")
     return Expected({name: value for name, value in one.items() if name != "expect"}, **ends)
+
+
+def refuse_unreachable(expectations: Sequence[Expected], dry_run: Callable[..., AnyAnswer]) -> None:
+    """Refuse an end outside the range that the answer has: no answer could ever break it, or keep it. Spends nothing.
+
+    A share expected to be at most 30, for 30 %, would pass forever.
+    """
+    for place, requested in enumerate(expectations, start=1):
+        try:
+            low, high = dry_run_of(requested.question, dry_run).bounds
+        except HoldfastError as error:
+            error.message = f"Expectation {place}: {error.message}"
+            raise
+        for name in ENDS:
+            end = getattr(requested, name)
+            if abs(end) != inf and not low <= end <= high:
+                hint = check.percent(end) if (low, high) == (0.0, 1.0) else ""
+                raise InvalidArgument(
+                    f"Expectation {place}: {name} must be between {low:.6g} and {high:.6g}, the range of the answer;"
+                    f" got {end:g}.{hint}",
+                    name="expectations",
+                )
 
 
 @dataclass(frozen=True)

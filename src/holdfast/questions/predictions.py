@@ -219,6 +219,10 @@ def match(
     columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]
     requested = Type.STRING if ids.dtype == pl.String else Type.INT
     given = _cast(table[ids.name], requested, f"ids ({ids.name})")
+    for column in columns:
+        if table[column].null_count():
+            lacking = _some(given.filter(table[column].is_null()), "has none", "have none")
+            raise _wrong(f"must be complete, with a value of {column!r} for every id; {lacking}")
     values = pl.DataFrame([_cast(table[column], type_, f"predictions ({column})") for column in columns])
     if not _same(given, ids):  # most tables are in the order of the board
         order = given.arg_sort()
@@ -228,6 +232,15 @@ def match(
     if type_ is Type.FLOAT and not (finite := np.isfinite(values.to_numpy()).all(axis=1)).all():
         raise _wrong(f"must be finite numbers; {_some(ids.filter(pl.Series(~finite)), 'is not', 'are not')}")
     return Matched(values, values)
+
+
+def require_listed(predictions: pl.Series, classes: Sequence[str]) -> None:
+    """Refuse predictions that are not among the declared classes: spelled in another way, they could never be right."""
+    strange = predictions.filter(~predictions.is_in(classes))
+    if strange.len():
+        count = f"{strange.len():,} {'is' if strange.len() == 1 else 'are'} not"
+        shown = ", ".join(repr(text[:LONGEST_SHOWN]) for text in strange.unique(maintain_order=True).head(3).to_list())
+        raise _wrong(f"must be among the classes of the board ({_named(classes)}); {count}, such as {shown}")
 
 
 def _same(given: pl.Series, ids: pl.Series) -> bool:
@@ -261,14 +274,14 @@ def _cast(values: pl.Series, type_: Type, what: str) -> pl.Series:
         raise _wrong(f"must be {_WORDS[type_]} in its {what}; it has {own}")
     missing = values.null_count()
     if missing:
-        raise _wrong(f"must be complete; {missing:,} of its {what} are missing")
+        raise _wrong(f"must be complete; {missing:,} of its {what} {'is' if missing == 1 else 'are'} missing")
     if own == pl.String and type_ is Type.BOOL:
         words = values.str.to_lowercase()
         read = (words == "true").cast(pl.Boolean).set(~words.is_in(["true", "false"]), None)
     else:
         read = values.cast(requested, strict=False)
-    if read.null_count():
-        raise _wrong(f"must be {_WORDS[type_]} in its {what}; {read.null_count():,} are not")
+    if strange := read.null_count():
+        raise _wrong(f"must be {_WORDS[type_]} in its {what}; {strange:,} {'is' if strange == 1 else 'are'} not")
     return read
 
 

@@ -29,7 +29,7 @@ from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
-from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table
+from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table, require_listed
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result
 
 LONGEST_NAME = 100  # characters
@@ -181,8 +181,9 @@ def submit(
     ids, others, starts = context.beside.ids(terms.id), context.beside.others(terms.id), context.beside.starts()
     order = None if starts is None else ids.arg_sort()  # rows are stored by unit
     sorted_ids = ids if order is None else ids[order]
-    matched = match(table, sorted_ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
-    _check_range(metric, matched.values)
+    columns = metric.classes if metric.rule.probability else ()
+    matched = match(table, sorted_ids, target=terms.target, type_=type_, classes=columns, others=others)
+    _check_range(metric, matched.every)
     values = matched.values if order is None else matched.values[order.arg_sort()]
     submission = Submission(metric, values, terms.target or terms.id)
     digest = matched.digest(context.beside.key())
@@ -264,8 +265,14 @@ def _check_name(name: object) -> None:
 
 
 def _check_range(metric: Metric, values: pl.DataFrame) -> None:
-    """Refuse probabilities and scores that are outside of their range; other predictions are clipped by the metric."""
+    """Refuse probabilities and scores that are outside of their range, and labels that are not among the classes.
+
+    Other predictions are clipped by the metric.
+    """
     rule = metric.rule
+    if rule.listed and metric.classes:
+        require_listed(values.to_series(), metric.classes)
+        return
     if not rule.probability and rule.targets:
         return
     low, high = (0.0, 1.0) if rule.probability else metric.within

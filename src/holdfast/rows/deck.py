@@ -161,6 +161,8 @@ class Deck:
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         folder = folder.absolute()
         deals = deals_in(folder)
+        if not folder.exists():
+            raise RowSourceError(f"No deck {folder}.")
         if not deals:
             raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
         if complete:
@@ -308,9 +310,10 @@ class Deck:
         """Refuse a question that needs `count` cards from number `start` on, unless all of them exist."""
         if not self.reaches(start + count) or start < self.cards.start:
             left = max(0, self.cards.stop - start)
+            name, state = self._folder.name, "has too few cards left" if left else "is used up"
             raise BudgetExhausted(
-                f"The deck {self._folder.name} is used up: {left:,} of its {self.cards.stop:,} cards are left, and this"
-                f" question takes {count:,}. Deal the next ones: holdfast deal SOURCE {self._folder.name} --next.",
+                f"The deck {name} {state}: {left:,} of its {self.cards.stop:,} cards are left, and this question takes"
+                f" {count:,}. Deal more: holdfast deal SOURCE {name} --cards N --next.",
                 cost=count,
                 left=left,
                 total=self.cards.stop,

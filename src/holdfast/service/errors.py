@@ -17,10 +17,12 @@ from holdfast.errors import (
     error_json,
 )
 
+IN_API = "The API is described at /api/v1/openapi.json."
+
 # Errors of HTTP itself, raised before any route is reached.
 _HTTP = {
     400: ("bad_request", "The request could not be read. Send JSON encoded as UTF-8."),
-    404: ("not_found", "There is nothing at this address. The API is described at /api/v1/openapi.json."),
+    404: ("not_found", f"There is nothing at this address. {IN_API}"),
     405: ("method_not_allowed", "This address does not support this method."),
     406: ("not_acceptable", "This address serves JSON and HTML only."),
     408: ("request_timeout", "The request took too long to arrive. Send it again."),
@@ -106,14 +108,17 @@ def error_headers(error: BaseException) -> dict[str, str]:
     return error.headers if isinstance(error, ProtocolError) else {}
 
 
-def invalid_request(problems: Sequence[Any]) -> InvalidArgument:
-    """Return the error for pydantic's `errors()`: where and what is wrong, without quoting the caller's values."""
+def invalid_request(problems: Sequence[Any], described: str = IN_API) -> InvalidArgument:
+    """Return the error for pydantic's `errors()`: where and what is wrong, without quoting the caller's values.
+
+    `described` says where the caller finds what is expected.
+    """
     worded = [
         {"where": ".".join(map(str, one["loc"])), "problem": str(one["msg"]).replace("Input should be", "must be")}
         for one in problems[:10]
     ]
     first = worded[0] if worded else {"where": "request", "problem": "is not as described"}
-    message = f"{first['where']}: {first['problem']}. The API is described at /api/v1/openapi.json."
+    message = f"{first['where']}: {first['problem']}. {described}"
     return InvalidArgument(message, problems=worded)
 
 

@@ -28,7 +28,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.answer import AnyAnswer
+from holdfast import __version__
+from holdfast.answer import AnyAnswer, Estimate
 from holdfast.cancel import Work, about_to_commit
 from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
@@ -68,6 +69,7 @@ SQL = (
     "SELECT aggregates FROM the dataset, with WHERE and GROUP BY over columns with declared categories. Aggregates: AVG"
     " (also of a condition), COUNT, SUM, MEDIAN, QUANTILE(x, q), STDDEV, VARIANCE, CORR, COVAR_POP."
 )
+DESCRIBED = "The tool's input schema says what it takes."
 PATH = "/mcp"
 SPENDING = ("ask", "sql", SUBMIT.name)  # tools that take from the budget
 TICK = 0.01  # seconds
@@ -190,7 +192,7 @@ class Tools:
 
     async def sql(self, arguments: Arguments) -> dict[str, Any]:
         """Answer a SELECT of aggregates and spend its price: a table with low and high beside every value."""
-        asked = validate(SqlArguments, arguments)
+        asked = validate(SqlArguments, arguments, DESCRIBED)
         session = await self._threads.run(lambda: self._session(asked.dataset))
         if asked.price_only:
             prices = await self._threads.run(lambda: session.price_sql(asked.sql))
@@ -208,11 +210,12 @@ class Tools:
 
     def standings(self, arguments: Arguments) -> dict[str, Any]:
         """Return the submissions to a board: improvements, the best first, then those that were no better."""
-        session = self._session(validate(DatasetArguments, arguments).dataset)
+        session = self._session(validate(DatasetArguments, arguments, DESCRIBED).dataset)
         lines = session.standings().to_dicts()
         best = "No submissions yet."
         if lines:
-            best = f"The best is number {lines[0]['seq']}, between {lines[0]['low']:.4g} and {lines[0]['high']:.4g}."
+            _, low, high = Estimate(lines[0]["low"], lines[0]["low"], lines[0]["high"]).rounded()
+            best = f"The best is number {lines[0]['seq']}, between {low} and {high}."
         return {"standings": lines, "text": best, **_budget(session)}
 
     @staticmethod
@@ -231,19 +234,19 @@ class Tools:
 
     def budget(self, arguments: Arguments) -> dict[str, Any]:
         """Return how wide answers are now and later on, and how many are left where there is an end."""
-        session = self._session(validate(DatasetArguments, arguments).dataset)
+        session = self._session(validate(DatasetArguments, arguments, DESCRIBED).dataset)
         return _budget(session) | {"text": str(session.budget)}
 
     def schema(self, arguments: Arguments) -> dict[str, Any]:
         """List the columns: names, types, declared bounds and categories. Never what the rows hold."""
-        session = self._session(validate(DatasetArguments, arguments).dataset)
+        session = self._session(validate(DatasetArguments, arguments, DESCRIBED).dataset)
         schema = session.schema
         text = ", ".join(f"{one.name} ({one.type}{one.declared and f': {one.declared}'})" for one in schema)
         return {"columns": [column.to_json() for column in schema], "text": text, **_budget(session)}
 
     def plan(self, arguments: Arguments) -> dict[str, Any]:
         """Return the dataset's plan; or plan from two of rows, queries and margin, or from rows alone."""
-        goal = validate(PlanArguments, arguments)
+        goal = validate(PlanArguments, arguments, DESCRIBED)
         if goal.rows is goal.queries is goal.margin is None:
             session = self._session(goal.dataset)
             return {"plan": session.plan.to_dict(), "text": session.plan.sentence, **_budget(session)}
@@ -254,8 +257,12 @@ class Tools:
     def _session(self, dataset: str | None) -> Askable:
         if dataset is None and len(self._sessions) == 1:
             return next(iter(self._sessions.values()))
+        names = ", ".join(self._sessions) or "none"
+        if dataset is None and len(self._sessions) > 1:
+            raise InvalidArgument(f"dataset must be given: there are several, {names}.", name="dataset")
         if dataset is None or dataset not in self._sessions:
-            raise UnknownName(f"No dataset {dataset!r}. There are: {', '.join(self._sessions)}.", name=dataset)
+            asked = "No dataset." if dataset is None else f"No dataset {dataset!r}."
+            raise UnknownName(f"{asked} There are: {names}.", name=dataset)
         return self._sessions[dataset]
 
 
@@ -320,7 +327,13 @@ def build_server(sessions: Sessions, threads: Threads | None = None) -> Server[A
     async def call_tool(_: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await tools.call(params.name, dict(params.arguments or {}))
 
-    return Server("holdfast", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "holdfast",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
 def serve_stdio(sessions: Sessions) -> None:

@@ -40,7 +40,7 @@ from holdfast.questions.options import (
 )
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.price import Price
-from holdfast.service.errors import invalid_request
+from holdfast.service.errors import IN_API, invalid_request
 
 MAX_BATCH = 100
 _sorted = json.JSONEncoder(sort_keys=True).encode
@@ -60,12 +60,12 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validate(model: type[Model], values: Any) -> Model:
+def validate(model: type[Model], values: Any, described: str = IN_API) -> Model:
     """Validate input that did not go through FastAPI: from a form, an agent, or a route that reads its body itself."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise invalid_request(error.errors()) from None
+        raise invalid_request(error.errors(), described) from None
 
 
 class RequestModel(BaseModel):

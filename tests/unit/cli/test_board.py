@@ -89,3 +89,25 @@ def test_commands_of_a_command_are_described(capsys: pytest.CaptureFixture[str])
     assert all(name in out + err for name in ("make", "submit", "standings", "verify"))
     _, out, _ = run(capsys, "make", "--help")
     assert "absolute_error" in out
+
+
+def test_a_board_of_a_server_is_not_verified_from_afar(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "verify", "https://boards.example.org/labels")
+    assert code == 2
+    assert "verified where they are kept" in err
+
+
+def test_ids_of_several_rows_are_named_with_the_way_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "make", "labels.csv", "--id", "label", "--target", "id")
+    assert code == 2
+    assert "3 in 'label' are there twice or more, such as" in err
+    assert "name a column that differs in every row with --id, and 'label' with --unit." in err
+
+
+def test_help_says_all_of_the_first_line_and_names_arguments_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--help")
+    assert "..." not in out.partition("Commands:")[2]
+    for name in ("serve", "mcp"):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        assert "\n  DATA  " in capsys.readouterr().out

@@ -43,7 +43,7 @@ def test_the_exit_code_says_whether_expectations_are_kept(folder, capsys, expect
     ended, out, _ = run(capsys, [{"query": "x < 3", "expect": expect}], *words)
     assert ended == code
     assert out.splitlines()[1].startswith(outcome)
-    assert f"1 expectations: 1 {outcome}." in out
+    assert f"1 expectation: 1 {outcome}." in out
 
 
 def test_as_json_and_of_every_group_and_free_the_second_time(folder, capsys):
@@ -62,7 +62,11 @@ def test_as_json_and_of_every_group_and_free_the_second_time(folder, capsys):
         ([{"query": "x < 3", "expect": {"below": 1}}], "'at_least', 'at_most'"),
         ([{"query": "x < 3", "expect": {"at_most": "1"}}], "at_most must be a number"),
         ([{"query": "x < 3", "expect": {"at_least": 2, "at_most": 1}}], "no more than at_most"),
-        ([{"query": "y < 3", "expect": {"at_most": 1}}], "No column 'y'"),
+        ([{"query": "y < 3", "expect": {"at_most": 1}}], "Expectation 1: No column 'y'"),
+        ([{"query": "x < 3", "expect": {"at_most": 30}}], "at_most must be between 0 and 1, the range of the answer"),
+        ([{"query": "x < 3", "expect": {"at_most": 30}}], "got 30. For 30 % write 0.3."),
+        ([{"query": "x", "within": [0, 9], "expect": {"at_most": 10}}], "at_most must be between 0 and 9"),
+        ([{"query": "x", "within": [1, 9], "expect": {"at_least": 0}}], "at_least must be between 1 and 9"),
         ([], "has no expectations"),
         ({"query": "x"}, "must be a list"),
     ],

@@ -2,10 +2,12 @@
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import holdfast
-from holdfast.cli.messages import spell
+from holdfast.cli.messages import noting_at_once, spell
+from holdfast.rows.units import UnitColumn
 
 SOURCE = Path(holdfast.__file__).parent
 ROOMS = ("guarantees", "mechanisms", "questions", "queries", "optimize", "rows", "ledger")
@@ -34,6 +36,28 @@ def test_messages_name_flags():
     for path in FILES:
         for text in sentences(path.read_text(encoding="utf-8")):
             assert not ARGUMENT.search(spell(text, {})), text
+
+
+def test_options_that_are_given_are_flags():
+    flags = {"guess": "--guess", "at_least": "--at-least"}
+    told = "guess must be given: nothing could say it. Give guess; or split the data with holdfast.hold_back(data)."
+    spelled = (
+        "--guess must be given: nothing could say it. Give --guess; or split the data with holdfast hold-back DATA."
+    )
+    assert spell(told, flags) == spelled
+    assert spell("'cost' is a number; give cap= for the mean of their sums.", {}).count("--cap for")
+    assert spell("Then split with id='flight', and it cannot be asked about.", {}).startswith(
+        "Then split with --id flight,"
+    )
+
+
+def test_warnings_of_a_command_that_runs_on_are_noted_when_they_come(capsys):
+    with noting_at_once():
+        warnings.simplefilter("default")  # tests run with errors
+        warnings.warn("Several rows: open the data with unit='patient'.", UnitColumn, stacklevel=1)
+        assert capsys.readouterr().err == "Several rows: open the data with --unit patient.\n"
+        warnings.warn("something else", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""
 
 
 def test_an_argument_is_found():

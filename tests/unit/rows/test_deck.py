@@ -355,6 +355,8 @@ def test_cards_are_not_rows(deck: Deck) -> None:
     (deck.location.parent / "empty.deck").mkdir()
     with pytest.raises(RowSourceError, match="no cards: dealing was not finished"):
         open_rows(deck.location.parent / "empty.deck")
+    with pytest.raises(RowSourceError, match=r"No deck .*none\.deck"):
+        Deck(deck.location.parent / "none.deck")
 
 
 def test_damaged_cards_are_noticed(deck: Deck) -> None:

@@ -50,7 +50,11 @@ def make(
     ] = None,
     clip: Annotated[float | None, Flag(help="The smallest probability that log loss uses.")] = None,
     classes: Annotated[
-        str | None, Flag(metavar="A,B,C", help="The labels to give probabilities for, one column each.")
+        str | None,
+        Flag(
+            metavar="A,B,C",
+            help="The labels to give probabilities for, one column each; for accuracy, all labels there are.",
+        ),
     ] = None,
     step: Annotated[float | None, Flag(help="The width of a cell of the grid, in units of the metric.")] = None,
     about: Annotated[
@@ -120,11 +124,10 @@ def submit(
     """
     import json as jsonlib
 
-    from holdfast.board.evaluations import is_evaluation, read_evaluation
+    from holdfast.board.evaluations import read_submission
     from holdfast.questions.predictions import read_table
 
-    evaluated = is_evaluation(predictions) or metric is not None or part is not None
-    given = read_evaluation(predictions, metric=metric, part=part) if evaluated else read_table(predictions)
+    given = read_table(read_submission(predictions, metric=metric, part=part))
 
     with _opened(board, ledger) as opened:
         session = _session(opened, by)
@@ -185,6 +188,12 @@ def verify(
     \b
     holdfast board verify labels.board.holdfast --head HASH
     """
+    if "://" in board:
+        raise InvalidArgument(
+            "BOARD must be a folder: a server's boards are verified where they are kept. A receipt can be verified"
+            " anywhere: holdfast verify --receipt FILE --head HASH.",
+            name="board",
+        )
     checked = with_data(board, ledger, head)
     if json:
         show_json(**checked)

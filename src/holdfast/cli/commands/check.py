@@ -44,7 +44,7 @@ def command(
     from pathlib import Path
 
     from holdfast.errors import InvalidArgument
-    from holdfast.questions.expectations import BROKEN, OPEN, judge, read_expectations
+    from holdfast.questions.expectations import BROKEN, OPEN, judge, read_expectations, refuse_unreachable
 
     if not Path(expectations).is_file():
         raise InvalidArgument(
@@ -56,6 +56,7 @@ def command(
     with noting_warnings() as notes:
         session = open_session(data, plan, ledger=ledger, analyst=analyst)
         with session:
+            refuse_unreachable(requested, session.dry_run)
             verdicts = judge(requested, session.ask_many([dict(one.question) for one in requested]))
             budget, location = session.budget, session.ledger.location
     outcomes = [one.outcome for one in verdicts]
@@ -68,7 +69,7 @@ def command(
         lines = [(one.outcome, one.question, one.expected, *written(one.estimate)) for one in verdicts]
         table(("", "question", "expected", "value", "interval"), lines, right=(3,))
         counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
-        say(f"{len(outcomes)} expectations: {counts}.", bold=True)
+        say(f"{len(outcomes)} expectation{'' if len(outcomes) == 1 else 's'}: {counts}.", bold=True)
         note(f"{budget}; ledger {location}")
     if BROKEN in outcomes:
         raise click.exceptions.Exit(BROKEN_CODE)

@@ -56,8 +56,10 @@ def command(
 
         sessions = {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
     else:
-        with noting_warnings():  # not shown: agents see the plan through a tool
+        with noting_warnings() as notes:
             opened = [open_session(one, plan, ledger=ledger, analyst=analyst) for one in data or []]
+        for sentence in notes:  # for whoever starts it: standard error is not part of the protocol
+            note(sentence)
         sessions = {session.dataset: session for session in opened}
     if not http:
         serve_stdio(sessions)
@@ -76,7 +78,12 @@ def command(
 
 
 def _token(token_file: str | None) -> str:
-    text = Path(token_file).read_text(encoding="utf-8") if token_file else os.environ.get("HOLDFAST_TOKEN", "")
+    try:
+        text = Path(token_file).read_text(encoding="utf-8") if token_file else os.environ.get("HOLDFAST_TOKEN", "")
+    except (OSError, UnicodeDecodeError):
+        raise InvalidArgument(
+            f"token_file must be a file that can be read; {token_file} cannot.", name="token_file"
+        ) from None
     if len(text.strip()) < 20:
         raise InvalidArgument("A token of at least 20 characters is required: use --token-file or HOLDFAST_TOKEN.")
     return text.strip()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from holdfast.cli.command import Argument, Flag
+from holdfast.cli.messages import noting_at_once
 from holdfast.cli.options import Json, has_password, session_plan, with_plan
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
@@ -91,4 +92,5 @@ def command(
         say(f"Serving {', '.join(settings.datasets) or 'nothing yet'} at {address}", bold=True)
         say(f"Sign in as admin (works once, within an hour): {link}")
 
-    serve(settings, announce)
+    with noting_at_once():
+        serve(settings, announce)
