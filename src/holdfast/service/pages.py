@@ -39,19 +39,20 @@ from holdfast.service.suggestions import examples, suggestions
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
-SAID_ABOVE = ("outcome", "guess", "the interval is about")  # details that an answer's headings and small print tell
+SHOWN_ABOVE = ("outcome", "guess", "the interval is about")  # details in an answer's headings and small print
 routes = Routes()
 
 
 def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
     """Return the intervals of an answer as tables and charts show them.
 
-    Of a guess or a submission a verdict is told and no value: what its estimate has instead is nobody's value.
+    A guess or a submission shows its verdict instead of a value: the number in its estimate is not an answer.
     """
     verdict, known = getattr(answer, "outcome", None), answer.known_range and list(answer.known_range)
-    told = {"bounds": list(answer.bounds), "known": known, "verdict": verdict}
-    untold = {"value": None} if verdict is not None and known is None else {}
-    return [{"category": label, **estimate.to_json(), **told, **untold} for label, estimate in answer.rows()]
+    shared = {"bounds": list(answer.bounds), "known": known, "verdict": verdict}
+    if verdict is not None and known is None:
+        shared["value"] = None
+    return [{"category": label, **estimate.to_json(), **shared} for label, estimate in answer.rows()]
 
 
 def parts(answer: AnyAnswer) -> list[dict[str, Any]]:
@@ -60,10 +61,10 @@ def parts(answer: AnyAnswer) -> list[dict[str, Any]]:
 
 
 def details_of(answer: AnyAnswer) -> dict[str, Any]:
-    """Return what an answer tells beside its intervals: the verdict in words, and lines that nothing else says."""
+    """Return what is shown beside the intervals: the verdict in words, and details that stand nowhere else."""
     details = answer.details()
-    said = {*SAID_ABOVE, *(label for label, _ in answer.parts)}
-    return {"outcome": dict(details).get("outcome"), "rows": [one for one in details if one[0] not in said]}
+    shown = {*SHOWN_ABOVE, *(label for label, _ in answer.parts)}
+    return {"outcome": dict(details).get("outcome"), "rows": [one for one in details if one[0] not in shown]}
 
 
 @cache
