@@ -55,7 +55,7 @@ class Opened(NamedTuple):
         if self.reproducible and not genesis["reproducible"]:
             raise PlanConflict(
                 f"Ledger {location} was begun with unpredictable draws; a seed would make them predictable. "
-                "Leave the seed out, or give ledger= a separate file for a test.",
+                "Leave the seed out. Give ledger= a file of its own for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )
