@@ -65,7 +65,7 @@ def test_a_backup_into_the_ledger_itself_is_refused(tmp_path: Path) -> None:
         ledger = tmp_path / "flights.parquet.ledger"
         (tmp_path / "link").symlink_to(ledger)
         for to in (ledger, tmp_path / "link"):
-            with pytest.raises(InvalidArgument, match="another file"):
+            with pytest.raises(InvalidArgument, match="different file"):
                 hf.backup(ledger, to)
         assert session.mean("not weekend").seq == 2
 

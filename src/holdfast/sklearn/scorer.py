@@ -90,9 +90,13 @@ class Scorer:
         spread = max(
             float(row_values.std()), self.most / sqrt(row_values.size)
         )  # a mean is not more precise than one row's worth
-        margin = min(self.most, ERRORS * spread * sqrt(1 / row_values.size + 1 / held))
+        guess, margin = float(row_values.mean()), ERRORS * spread * sqrt(1 / row_values.size + 1 / held)
+        if guess - margin <= 0 and guess + margin >= self.most:
+            raise InvalidArgument(
+                f"X must have more rows: a score on {row_values.size} says nothing about the others.", name="X"
+            )
         least = None if within is None else held  # every row has a value
-        answer = self.session.check(score, float(row_values.mean()), margin, within=within, at_least=least)
+        answer = self.session.check(score, guess, margin, within=within, at_least=least)
         self.answers.append(answer)
         ends = {TOO_LOW: answer.guess + answer.margin, TOO_HIGH: answer.guess - answer.margin}
         value = min(max(ends.get(answer.outcome, answer.guess), 0.0), self.most)
