@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
@@ -87,6 +88,23 @@ def test_the_archives_hold_the_package_and_nothing_else(dist: Path, wheel: Path)
         inside = {name.partition("/")[2] for name in tar.getnames()}
     assert {f"src/{name}" for name in sources} <= inside
     assert not {name for name in inside if name.startswith(("tests", "benchmarks", ".ci"))}
+
+
+def test_a_release_links_to_where_it_is_published(tmp_path: Path) -> None:
+    """The workflow's own step, run on a copy."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text())
+    (step,) = (each["run"] for each in workflow["jobs"]["build"]["steps"] if each.get("name") == "links")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    home = "https://forge.example/holdfast"
+    run("bash", "-e", "-c", step, cwd=tmp_path, env=os.environ | {"HOME_PAGE": home})
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", tmp_path)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+    links = dict(re.findall(r"^Project-URL: (\w+), (\S+)$", metadata, re.MULTILINE))
+    assert links == {"Source": home, "Issues": f"{home}/issues", "Changelog": f"{home}/blob/main/CHANGELOG.md"}
 
 
 @pytest.mark.parametrize("version", sorted(interpreters()))
