@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 import holdfast as hf
-from holdfast.answer import AnyAnswer, write_end
-from holdfast.lab import flights
+from holdfast.lab import populations
+from holdfast.questions.answer import AnyAnswer, write_end
 
 ROWS, QUESTIONS = 336_776, 500
 ERRORS = 1.96  # standard errors: an interval for one question that was fixed beforehand
@@ -159,7 +159,7 @@ def opened(frame: pl.DataFrame, queries: int, seed: int) -> hf.Session:
 @cache
 def answers(seed: int = 1) -> list[tuple[str, str, AnyAnswer, float]]:
     """Return every line of the table: what is wanted, the call, its answer, and the width of the usual interval."""
-    frame = flights.draw(ROWS, np.random.default_rng(seed), signals=0)
+    frame = populations.draw(ROWS, np.random.default_rng(seed), signals=0)
     with opened(frame, QUESTIONS, seed) as s:
         return [(wanted, call, eval(call, {"s": s}), naive(frame)) for wanted, call, naive in ASKED]
 
@@ -179,7 +179,7 @@ def table() -> str:
 
 def narrower(seed: int = 1) -> str:
     """Return how wide one and the same share is, asked in other ways."""
-    frame = flights.draw(ROWS, np.random.default_rng(seed), signals=0)
+    frame = populations.draw(ROWS, np.random.default_rng(seed), signals=0)
     call, usual = 's.mean("dep_delay > 15"{})', of_mean(LATE)(frame)
     lines = [("as above", f"`{call.format('')}`", hf.plan(rows=ROWS, queries=QUESTIONS).margin)]
     with opened(frame, QUESTIONS, seed) as s:

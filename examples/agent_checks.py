@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 
 import holdfast as hf
-from holdfast.lab import flights
+from holdfast.lab import populations
 
 CONDITIONS = ("carrier = 'UA'", "carrier = 'DL'", "carrier = 'B6'", "hour < 9", "hour >= 17", "distance > 1500")
 MARGIN = 0.02
 
 
 def main() -> None:
-    rows = flights.draw(100_000, np.random.default_rng(0), signals=0)
+    rows = populations.draw(100_000, np.random.default_rng(0), signals=0)
     explore, held = hf.hold_back(rows, explore=0.5)
     with pl.SQLContext(seen=explore, eager=True) as sql:
         overall = sql.execute("SELECT AVG(CAST(dep_delay > 15 AS INT)) AS late FROM seen")["late"][0]

@@ -6,7 +6,7 @@ Run it: python examples/agent_explores.py
 import numpy as np
 
 import holdfast as hf
-from holdfast.lab import flights
+from holdfast.lab import populations
 
 SPLITS = (
     ("carrier = 'UA'", "carrier = 'DL'", "carrier = 'B6'"),
@@ -15,7 +15,7 @@ SPLITS = (
 
 
 def main() -> None:
-    rows = flights.draw(300_000, np.random.default_rng(0), signals=0)
+    rows = populations.draw(300_000, np.random.default_rng(0), signals=0)
     with hf.Session(rows, queries=500, analyst="agent") as session:
         group: list[str] = []
         for conditions in SPLITS:

@@ -2,16 +2,24 @@
 
 from functools import lru_cache
 
-from holdfast.answer import Estimate
 from holdfast.guarantees.gaussian import GaussianScans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
-from holdfast.guarantees.statistic import GroupMean, OneShare, OutcomeShares, Statistic
+from holdfast.guarantees.statistic import (
+    ExactMeans,
+    GroupMean,
+    NoisyMeans,
+    OneShare,
+    OutcomeShares,
+    Release,
+    Statistic,
+    Tally,
+)
 from holdfast.mechanisms import noisy_means
 from holdfast.mechanisms.noisy_means import Laplace
-from holdfast.planning import plan
 from holdfast.queries.query import Query
+from holdfast.questions.answer import Estimate
+from holdfast.session.planning import plan
 
 PAIRS = [
     ("exchange", "coins"),

@@ -14,8 +14,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from holdfast.answer import Answer
 from holdfast.queries.query import Query, Values
+from holdfast.questions.answer import Answer
 from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Schema

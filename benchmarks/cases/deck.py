@@ -41,8 +41,7 @@ from benchmarks.measure import Found, Table, alternate, digits, main, medians, r
 import holdfast
 from holdfast.queries.build import build_mean
 from holdfast.randomness import Randomness
-from holdfast.rows.deck import Deck
-from holdfast.rows.used import UsedFile
+from holdfast.rows.deck import Deck, UsedFile
 
 DRAWS = 12_000
 LINKS = 10

@@ -1,5 +1,3 @@
-from holdfast.answer import Answer as Answer
-from holdfast.answer import AnyAnswer as AnyAnswer
 from holdfast.board import Board as Board
 from holdfast.errors import BudgetExhausted as BudgetExhausted
 from holdfast.errors import HoldfastError as HoldfastError
@@ -33,25 +31,25 @@ from holdfast.ledger.backup import restore as restore
 from holdfast.mechanisms import MECHANISMS as MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
-from holdfast.parts import hold_back as hold_back
-from holdfast.pictures import Picture as Picture
-from holdfast.planning import plan as plan
 from holdfast.questions import KINDS as KINDS
+from holdfast.questions.answer import Answer as Answer
+from holdfast.questions.answer import AnyAnswer as AnyAnswer
 from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices
 from holdfast.questions.batch import Questions as Questions
-from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer as ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer as DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer as FlipsAnswer
-from holdfast.questions.groups import GroupsAnswer as GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
+from holdfast.questions.history import Registration as Registration
 from holdfast.questions.kind import Kind as Kind
+from holdfast.questions.mean import GroupsAnswer as GroupsAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
+from holdfast.questions.pictures import Picture as Picture
 from holdfast.questions.plot import plot as plot
+from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
-from holdfast.questions.register import Registration as Registration
 from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.deal import deal as deal
 from holdfast.rows.open import open_rows as _open_rows
@@ -63,6 +61,8 @@ from holdfast.service.client import RemoteSession as RemoteSession
 from holdfast.service.client import connect as connect
 from holdfast.service.client import connect_async as connect_async
 from holdfast.session import Session as Session
+from holdfast.session.parts import hold_back as hold_back
+from holdfast.session.planning import plan as plan
 
 __version__: str
 open = _open_rows

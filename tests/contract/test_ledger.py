@@ -309,7 +309,7 @@ def test_a_key_may_be_long(opened):
 
 
 def test_entries_come_in_order_and_in_part(opened, monkeypatch):
-    monkeypatch.setattr("holdfast.ledger.reading.READ_CHUNK", 3)
+    monkeypatch.setattr("holdfast.ledger.verify.READ_CHUNK", 3)
     with opened(terms()) as ledger:
         written = [commit(ledger, f"k{i}") for i in range(10)]
         assert list(ledger.entries()) == written

@@ -7,7 +7,7 @@ import pytest
 import holdfast as hf
 from holdfast.optimize.domain import Ball, Box, Domain
 from holdfast.optimize.objective import LossAt
-from holdfast.queries.silence import silence
+from holdfast.queries.evaluate import silence
 from holdfast.schema import Column, Schema, Type
 
 BOUNDS = {"a": (-2.0, 3.0), "b": (0.0, 10.0), "flag": None}

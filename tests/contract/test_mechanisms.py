@@ -10,7 +10,7 @@ import pytest
 from counting_rows import CountingRows
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
+from holdfast.guarantees.statistic import ExactMeans, NoisyMeans, Release, Tally
 from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Naive, Releaser, Thresholdout
 from holdfast.mechanisms import MECHANISMS as REGISTERED
 from holdfast.mechanisms.coins import Coins, bits

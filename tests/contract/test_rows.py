@@ -19,9 +19,8 @@ from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.queries.query import Query, Values
 from holdfast.rows import ingest, local
-from holdfast.rows.draws import AllRows, Fresh, Selection, WithoutReplacement, WithReplacement
+from holdfast.rows.draws import AllRows, Fresh, Selection, WithoutReplacement, WithReplacement, accepted, tallied_parts
 from holdfast.rows.open import open_rows
-from holdfast.rows.randomize import accepted, tallied_parts
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
 from plain_query import PlainQuery, These, rows_of

@@ -13,7 +13,7 @@ import pytest
 import holdfast as hf
 from holdfast.cli import main
 from holdfast.guarantees.checks import ChecksSoFar
-from holdfast.lab import flights
+from holdfast.lab import populations
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,7 +26,7 @@ def blocks(page: str) -> list[str]:
 def test_python_blocks_of_the_readme_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # it speaks of the reader's own files
     for seed, name in enumerate(("flights", "trips")):
-        flights.write(tmp_path / f"{name}.parquet", 100_000, np.random.default_rng(seed), signals=0)
+        populations.write(tmp_path / f"{name}.parquet", 100_000, np.random.default_rng(seed), signals=0)
     for name, column in (("labels", "label"), ("predictions", "prediction")):
         pl.DataFrame({"id": range(500), column: [number % 3 for number in range(500)]}).write_csv(f"{name}.csv")
     names: dict[str, object] = {"__name__": "__main__"}
@@ -56,7 +56,7 @@ def words_of(printed: str) -> list[str]:
 
 @pytest.mark.parametrize("page", ["docs/how-to/kinds.md", "docs/how-to/plan.md", "docs/how-to/spend.md"])
 def test_how_to_blocks_run_in_a_session(page):
-    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    rows = populations.draw(100_000, np.random.default_rng(6), signals=0)
     planned = {"mean": 50, "flip": 10} if "kinds" in page else 20
     with hf.Session(rows, queries=planned) as session:
         for block in blocks(page):
@@ -98,7 +98,7 @@ def test_a_receipt_is_checked_by_the_plain_python_of_its_page(tmp_path, monkeypa
     (check,) = blocks("docs/how-to/verify.md")
     assert "holdfast" not in check
     code = compile(check, "docs/how-to/verify.md", "exec")
-    rows = flights.draw(20_000, np.random.default_rng(6), signals=0)
+    rows = populations.draw(20_000, np.random.default_rng(6), signals=0)
     with hf.Session(rows, queries=20) as session:
         for hour in range(10):
             session.mean(f"hour > {hour}")
@@ -124,7 +124,7 @@ def test_a_receipt_is_checked_by_the_plain_python_of_its_page(tmp_path, monkeypa
 
 def test_the_page_about_data_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flights.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(5), signals=0)
+    populations.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(5), signals=0)
     pl.read_parquet("flights.parquet").with_columns(flight="dep_delay").write_csv("flights.csv")
     names: dict[str, object] = {"hf": hf}
     for block in blocks("docs/how-to/data.md"):
@@ -143,7 +143,7 @@ def test_the_pages_about_declaring_sql_and_lists_run(tmp_path, monkeypatch, caps
     pytest.importorskip("yaml")
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+    populations.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
     pages = ["docs/how-to/declare.md", "docs/how-to/sql.md", "docs/how-to/together.md"]
     names: dict[str, object] = {"hf": hf}
     for page in pages:
@@ -173,7 +173,7 @@ def test_the_page_about_units_runs_and_shows_what_it_says(capsys):
 def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeypatch, capsys):
     page = "docs/how-to/check.md"
     monkeypatch.chdir(tmp_path)
-    flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+    populations.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
     names: dict[str, object] = {}
     for block in blocks(page):
         exec(compile(block, page, "exec"), names)
@@ -187,7 +187,7 @@ def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeyp
 
 
 def test_prices_are_those_of_the_pages_about_kinds_and_charges():
-    frame = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    frame = populations.draw(100_000, np.random.default_rng(6), signals=0)
     delay = {"query": "dep_delay", "within": (-60, 600), "q": 0.9}
     with hf.Session(frame, queries=200) as session:
         assert session.price("dep_delay", within=(-60, 600)).answers == 2
@@ -211,7 +211,7 @@ def test_fitting_blocks_run_in_one_session(capsys):
     page = "docs/how-to/optimize.md"
     found = blocks(page)
     assert len(found) >= 5
-    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    rows = populations.draw(100_000, np.random.default_rng(6), signals=0)
     with hf.Session(rows, queries=200) as session:
         names: dict[str, object] = {"s": session, "hf": hf}
         for block in found:
@@ -274,7 +274,7 @@ def test_the_expectations_of_the_example_are_kept(tmp_path, monkeypatch, capsys)
 @pytest.mark.parametrize("page", ["for-data-leads", "for-evaluations", "for-agents"])
 def test_the_pages_for_readers_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    flights.write(tmp_path / "flights.parquet", 200_000, np.random.default_rng(3), signals=0)
+    populations.write(tmp_path / "flights.parquet", 200_000, np.random.default_rng(3), signals=0)
     truth = np.random.default_rng(4).integers(0, 3, 600)
     pl.DataFrame({"id": range(600), "label": truth}).write_csv("labels.csv")
     for name, right in (("first", 300), ("second", 450)):

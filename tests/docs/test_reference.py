@@ -11,7 +11,7 @@ import holdfast as hf
 from holdfast import errors
 from holdfast.cli import command_names
 from holdfast.guarantees import GUARANTEES
-from holdfast.lab.flights import CARRIERS, EARLIEST, share_later_than
+from holdfast.lab.populations import CARRIERS, EARLIEST, share_later_than
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.node import SUM

@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.beside import witnesses_beside
 from holdfast.errors import (
     InvalidArgument,
     LedgerDamaged,
@@ -26,8 +25,8 @@ from holdfast.errors import (
 )
 from holdfast.ledger import content_of, open_ledger
 from holdfast.ledger.opening import audit, forget_all
-from holdfast.service.database import TokenDatabase
-from holdfast.service.witness import DatabaseWitness
+from holdfast.service.database import DatabaseWitness, TokenDatabase
+from holdfast.session.beside import witnesses_beside
 from ledger_writer import WriterPool, begun, commit, environment, fingerprint_of, terms
 
 PLAN: dict[str, Any] = {"queries": 200, "guarantee": "posterior"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.lab import flights
+from holdfast.lab import populations
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 ASKED = "dep_delay > 15"
@@ -57,14 +57,14 @@ def refuse(folder: Path, *words: object) -> tuple[int, dict[str, object]]:
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data and a ledger that has one answer. Tests that spend make their own."""
     folder = tmp_path_factory.mktemp("asked")
-    flights.write(folder / "flights.parquet", 50_000, np.random.default_rng(1), signals=2)
+    populations.write(folder / "flights.parquet", 50_000, np.random.default_rng(1), signals=2)
     succeed(folder, "ask", "flights.parquet", ASKED, "--queries", 300, "--end", "--analyst", "ada")
     return folder
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    flights.write(tmp_path / "flights.parquet", 50_000, np.random.default_rng(2), signals=2)
+    populations.write(tmp_path / "flights.parquet", 50_000, np.random.default_rng(2), signals=2)
     return tmp_path
 
 

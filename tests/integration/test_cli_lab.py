@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from holdfast.cli import main
-from holdfast.lab import flights
+from holdfast.lab import populations
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 SMALL = ("--rows", 200, "--queries", 21, "--worlds", 2, "--seed", 1)
@@ -93,7 +93,7 @@ def test_selftest_of_a_plan_in_numbers(tmp_path):
 
 
 def test_selftest_of_the_plan_that_stands(tmp_path):
-    flights.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(1), signals=1)
+    populations.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(1), signals=1)
     run(tmp_path, "ask", "flights.parquet", "dep_delay > 15", "--queries", 60)
     found = json.loads(run(tmp_path, "selftest", "flights.parquet", "--worlds", 2, "--json").stdout)
     assert (found["plan"]["rows"], found["questions"]) == (20_000, 60)

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from holdfast.cli import command_names, main, subcommands
-from holdfast.lab import flights
+from holdfast.lab import populations
 
 SMALL = ["--rows", "200", "--queries", "11", "--worlds", "1", "--seed", "1"]
 # A short run of every command, in this order: later ones use what earlier ones wrote.
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("promises")
     rng = np.random.default_rng(1)
     for name in ("flights", "other", "dealt"):
-        flights.write(folder / f"{name}.parquet", 2_000, rng, signals=1)
+        populations.write(folder / f"{name}.parquet", 2_000, rng, signals=1)
     (folder / "questions.json").write_text('["dep_delay > 30"]')
     (folder / "expectations.json").write_text('[{"query": "dep_delay > 15", "expect": {"at_most": 1}}]')
     ids = pl.DataFrame({"id": range(500), "label": rng.integers(0, 2, 500)})

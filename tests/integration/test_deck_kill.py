@@ -352,7 +352,7 @@ ASKER = """
 import os
 from holdfast.ledger import ledger
 from holdfast.rows.deck import Cards
-from holdfast.rows.used import UsedFile
+from holdfast.rows.deck import UsedFile
 from holdfast.session import Session
 from killed import count_events
 

@@ -25,8 +25,8 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
 from holdfast.ledger import Cost, Drawn, Place, ProcessWitness, open_ledger
+from holdfast.ledger.concurrency import GroupCommitter, PendingWrite
 from holdfast.ledger.database import DatabaseTransaction
-from holdfast.ledger.group_commit import GroupCommitter, PendingWrite
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
 from ledger_writer import begun, environment, write
@@ -212,7 +212,7 @@ def test_what_is_written_is_shown_whatever_becomes_of_the_turn(tmp_path, monkeyp
     def stale(_):
         raise OSError(116, "Stale file handle")
 
-    monkeypatch.setattr("holdfast.ledger.lock_file.LockFile.release", stale)
+    monkeypatch.setattr("holdfast.ledger.concurrency.LockFile.release", stale)
     got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
     assert sorted(entry.seq for entry, _ in got) == list(range(1, THREADS + 1))
 

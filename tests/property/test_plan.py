@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from examples import examples
 from holdfast.errors import PlanInfeasible
 from holdfast.guarantees.plan import Plan
-from holdfast.planning import plan as any_plan
+from holdfast.session.planning import plan as any_plan
 
 # The narrowest there is: it may end, read all rows, and ask for rows of one law.
 plan = partial(any_plan, end=True, identical=True, rows_per_query="best")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from holdfast.answer import Answer, Estimate, Record, interval_bar, write_end, write_estimate
 from holdfast.cli.output import bar, written
 from holdfast.guarantees.plan import write_margin
+from holdfast.questions.answer import Answer, Estimate, Record, interval_bar, write_end, write_estimate
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.service import charts

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from examples import examples
-from holdfast.answer import Answer, AnyAnswer, record_of
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.ledger import check_receipt
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, AnyAnswer, record_of
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer

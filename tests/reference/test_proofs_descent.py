@@ -22,8 +22,7 @@ from scipy.stats import binom
 
 from holdfast.guarantees.mathematics import cost
 from holdfast.guarantees.mathematics import descent as theorems
-from holdfast.optimize.boosting import CoinChoice
-from holdfast.optimize.descent import Descent
+from holdfast.optimize.descent import CoinChoice, Descent
 from holdfast.optimize.domain import Box
 from holdfast.optimize.gradient import CoinGradient
 from holdfast.optimize.objective import Ranges

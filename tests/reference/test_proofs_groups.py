@@ -20,7 +20,7 @@ from holdfast.guarantees.coins import ALONE
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
-from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import Tally
 
 SLACK = 1e-9
 Stated = tuple[Array, tuple[float, ...]]  # intervals within a group, and the ends of the share of the group

@@ -16,7 +16,7 @@ from scipy.stats import beta as beta_law
 from scipy.stats import binom
 
 from holdfast.guarantees.information import Information
-from holdfast.guarantees.release import NoisyMeans, Tally
+from holdfast.guarantees.statistic import NoisyMeans, Tally
 from holdfast.guarantees.terms import Goal
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ import holdfast as hf
 from examples import QUICK
 from holdfast.guarantees.checks import Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.concentration import kl_range
-from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell
+from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell
 from holdfast.guarantees.terms import Goal
 from holdfast.queries.build import build_mean
 from holdfast.rows.draws import AllRows

@@ -30,10 +30,9 @@ from holdfast.guarantees.gaussian import GaussianScans, Scans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.posterior import Posterior
-from holdfast.guarantees.release import NoisyMeans, Tally
 from holdfast.guarantees.split import Split
-from holdfast.guarantees.statistic import OneShare
-from holdfast.planning import plan
+from holdfast.guarantees.statistic import NoisyMeans, OneShare, Tally
+from holdfast.session.planning import plan
 from worlds import (
     QUESTIONS,
     Analyst,

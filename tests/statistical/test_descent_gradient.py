@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import norm
 
 import holdfast as hf
-from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
+from holdfast.optimize.descent import CoinChoice, Contest, ExponentialChoice
 from holdfast.optimize.domain import Ball
 from holdfast.optimize.gradient import CoinGradient, GradientAt, LaplaceGradient, Scales
 from holdfast.optimize.objective import LossAt

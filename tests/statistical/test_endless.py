@@ -22,10 +22,9 @@ import pytest
 from numpy.random import Generator
 
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.release import Tally
-from holdfast.guarantees.statistic import OneShare
-from holdfast.planning import plan
+from holdfast.guarantees.statistic import OneShare, Tally
 from holdfast.session import Session
+from holdfast.session.planning import plan
 from worlds import Analyst, Asked, breaks_promise, misses
 
 pytestmark = pytest.mark.slow

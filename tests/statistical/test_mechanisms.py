@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import Tally
 from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Thresholdout
 from holdfast.mechanisms import coins, exponential, noisy_means
 from holdfast.mechanisms.coins import Coins

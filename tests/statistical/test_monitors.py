@@ -23,7 +23,7 @@ from scipy.stats import t
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.privacy import coin_epsilon
-from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import Release
 from holdfast.lab import monitors
 from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.baselines import Naive, Thresholdout

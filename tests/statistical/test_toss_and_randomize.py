@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from holdfast.queries.query import Values
-from holdfast.rows.randomize import STEPS, coins, outcomes_of, randomized, tallied, tallied_parts, tossed
+from holdfast.rows.draws import STEPS, coins, outcomes_of, randomized, tallied, tallied_parts, tossed
 
 FALSE_ALARM = 1e-6
 LOG = log(2 / FALSE_ALARM)

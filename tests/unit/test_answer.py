@@ -8,16 +8,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
 from holdfast.queries.submission import CELLS
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.history import Registration
 from holdfast.questions.minimize import MinimumAnswer
-from holdfast.questions.register import Registration
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.questions.top import TopAnswer
 

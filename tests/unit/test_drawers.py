@@ -18,14 +18,14 @@ from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
-from holdfast.ledger.entry import APART, APART_CHARGE
-from holdfast.planning import plan
+from holdfast.ledger.store import APART, APART_CHARGE
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
 from holdfast.rows import drawers
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource
+from holdfast.session.planning import plan
 from toy_queries import Share
 
 ROWS = 20_000

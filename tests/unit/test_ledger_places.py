@@ -18,10 +18,10 @@ from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
+from holdfast.ledger.concurrency import InFlight
 from holdfast.ledger.drawn import Drawn
-from holdfast.ledger.entry import APART, Place, Reach
-from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import Held, Stock
+from holdfast.ledger.store import APART, Place, Reach
 from holdfast.session import Session
 
 ONE = Cost(10, 1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidArgument, LedgerDamaged
-from holdfast.ledger import Head, Ledger, Receipt, chain, check_receipt, open_ledger, receipt, tree
+from holdfast.ledger import Head, Ledger, Receipt, chain, check_receipt, open_ledger, tree, verify
 from holdfast.ledger.memory import MemoryStore
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit
 from plain_tree import defined_root
@@ -54,7 +54,7 @@ def turned(value: str, position: int) -> str:
     return value[:position] + changed + value[position + 1 :]
 
 
-def forgeries(one: receipt.TreeReceipt) -> list[receipt.TreeReceipt]:
+def forgeries(one: verify.TreeReceipt) -> list[verify.TreeReceipt]:
     """Return the receipt with any one part of it changed."""
     found = [
         replace(one, seq=one.seq + 1),
@@ -86,7 +86,7 @@ def test_every_part_of_a_receipt_is_bound_to_the_head(count):
     head = ledger.head
     for seq in range(count + 1):
         one = ledger.receipt(seq)
-        assert isinstance(one, receipt.TreeReceipt)
+        assert isinstance(one, verify.TreeReceipt)
         assert passes(one, head.hash)
         assert Receipt.from_dict(json.loads(json.dumps(one.to_dict()))) == one
         for forged in forgeries(one):
@@ -203,7 +203,7 @@ def test_receipts_of_the_earlier_format_still_check():
     head_hash = FORMAT_2["head"]["hash"]
     check_receipt(old, head_hash)
     assert old.to_dict() == FORMAT_2
-    assert isinstance(old, receipt.ChainReceipt)
+    assert isinstance(old, verify.ChainReceipt)
     for wrong in (
         replace(old, body=old.body.replace("0.25", "0.26")),
         replace(old, previous="0" * 64),
@@ -260,7 +260,7 @@ def test_a_receipt_of_another_shape_is_refused(spoil):
         Receipt.from_dict(shape | spoil)
 
 
-@pytest.mark.parametrize("missing", [field.name for field in fields(receipt.TreeReceipt)])
+@pytest.mark.parametrize("missing", [field.name for field in fields(verify.TreeReceipt)])
 def test_a_receipt_without_a_part_is_refused(missing):
     shape = grown(2).receipt(1).to_dict()
     del shape[missing]
@@ -278,7 +278,7 @@ def test_a_text_that_states_another_number_is_refused():
     """The administrator may hash what he likes; the number inside must be the entry's."""
     body = '{"seq":2}'
     hashed = chain.link(1, "0" * 64, chain.digest(body), "0" * 64)
-    forged = receipt.TreeReceipt(1, body, "0" * 64, Head(1, hashed), "0" * 64, (), "0" * 64, chain.digest(body))
+    forged = verify.TreeReceipt(1, body, "0" * 64, Head(1, hashed), "0" * 64, (), "0" * 64, chain.digest(body))
     assert forged.leads_to(hashed)
     for text in (body, "[]", "no JSON", "[" * sys.getrecursionlimit() * 10):
         hashed = chain.link(1, "0" * 64, chain.digest(text), "0" * 64)

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger import Ledger, sqlite
-from holdfast.ledger.lock_file import LockFile, open_private
+from holdfast.ledger.concurrency import LockFile, open_private
 from ledger_writer import begun, commit
 
 if sys.platform == "win32":
@@ -129,7 +129,7 @@ def test_a_write_goes_on_when_the_file_is_closed_by_a_fork_at_that_moment(
             ledger._store.store._lock_file.close()
         flock(file, what)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("holdfast.ledger.lock_file.fcntl.flock", closed_just_before)
+    monkeypatch.setattr("holdfast.ledger.concurrency.fcntl.flock", closed_just_before)
     waiting = Asking(ledger)  # by the committer's thread
     waiting.join(10)
     assert waiting.got.seq == 2

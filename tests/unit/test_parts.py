@@ -11,8 +11,8 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.ledger.opening import forget_all
-from holdfast.parts import NamesRows
 from holdfast.rows.open import open_rows
+from holdfast.session.parts import NamesRows
 
 ROWS = 1_000
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.answer import Answer, Estimate, Record, picture_lines, rounded_alike
-from holdfast.pictures import MOST_LINES, THEMES, Line, Panel, Picture
+from holdfast.questions.answer import Answer, Estimate, Record, picture_lines, rounded_alike
+from holdfast.questions.pictures import MOST_LINES, THEMES, Line, Panel, Picture
 
 pytest.importorskip("matplotlib")
 

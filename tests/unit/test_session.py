@@ -12,12 +12,12 @@ import pytest
 
 from counting_rows import CountingRows
 from examples import few
-from holdfast.answer import Answer, AnyAnswer
 from holdfast.errors import InvalidArgument, PlanInfeasible, UnknownName
 from holdfast.ledger import Cost, check_receipt
+from holdfast.questions.answer import Answer, AnyAnswer
 from holdfast.questions.flips import FlipsAnswer
-from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.mean import GroupsAnswer
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
 from ledger_writer import environment

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.answer import AnyAnswer
-from holdfast.answering import Unwritten
 from holdfast.ledger import Ledger
+from holdfast.questions.answer import AnyAnswer
 from holdfast.session import Session
+from holdfast.session.answering import Unwritten
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from typing import Self
 import polars as pl
 
 from holdfast import check, notebook
-from holdfast.answer import Estimate
-from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
 from holdfast.board.sealing import keep, sealed_rows, split_off
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
@@ -24,6 +22,7 @@ from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.ledger import Receipt, SharedBudget, open_ledger
 from holdfast.queries.submission import Interval, Metric
+from holdfast.questions.answer import Estimate
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
@@ -31,6 +30,7 @@ from holdfast.randomness import Randomness
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.session import Session
+from holdfast.session.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 
 PART = 0.1  # share of the failure probability for scores if some rows answer confusion: it costs scores 2.3 nats
 

@@ -7,11 +7,9 @@ import numpy as np
 import polars as pl
 
 from holdfast import check
-from holdfast.beside import CONFUSION, SEALED
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import exists
-from holdfast.planning import plan
 from holdfast.queries.submission import CELLS, Metric
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness
@@ -23,6 +21,8 @@ from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
 from holdfast.session import Session
+from holdfast.session.beside import CONFUSION, SEALED
+from holdfast.session.planning import plan
 
 ANSWERS = 80  # planned for the rows set aside: enough for twenty submissions; after that, margins widen
 

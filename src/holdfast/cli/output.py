@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
-    from holdfast.answer import Answer, Estimate
+    from holdfast.questions.answer import Answer, Estimate
 
 BAR, SHORT_BAR = 44, 28
 
@@ -64,7 +64,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
 def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0), width: int = BAR) -> str:
     """Draw an interval inside its declared bounds.
 
-    >>> from holdfast.answer import Estimate
+    >>> from holdfast.questions.answer import Estimate
     >>> bar(Estimate(value=0.5, low=0.25, high=0.75), width=8)
     '0 ──━━┿━━─ 1'
     """
@@ -84,7 +84,7 @@ def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0),
 def written(estimate: "Estimate | Answer") -> tuple[str, str]:
     """Write the value and its interval, whose ends are rounded outwards.
 
-    >>> from holdfast.answer import Estimate
+    >>> from holdfast.questions.answer import Estimate
     >>> written(Estimate(value=0.5, low=0.25011, high=0.74989))
     ('0.500', '[0.250, 0.750]')
     """

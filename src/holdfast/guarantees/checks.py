@@ -23,8 +23,7 @@ from holdfast.guarantees.mathematics.checks import (
     time_share,
     two_groups_length,
 )
-from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell, Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # checks: more than anybody will ask

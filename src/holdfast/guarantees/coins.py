@@ -16,8 +16,7 @@ import numpy as np
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
-from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, Interval, Statistic, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes

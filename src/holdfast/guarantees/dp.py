@@ -11,8 +11,7 @@ from holdfast.guarantees.guarantee import Guarantee, around, ratio
 from holdfast.guarantees.mathematics import cost, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
-from holdfast.guarantees.release import NoisyMeans, Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 

@@ -12,8 +12,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
-from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 

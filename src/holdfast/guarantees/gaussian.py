@@ -23,8 +23,7 @@ from holdfast.guarantees.mathematics import cost, exchange, special
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
-from holdfast.guarantees.release import NoisyMeans, Release, grid_bits
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, grid_bits
 from holdfast.guarantees.terms import Goal, Terms
 
 

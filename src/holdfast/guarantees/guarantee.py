@@ -24,8 +24,7 @@ from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
-from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, Release, SingleFlips, Statistic, Tally, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better

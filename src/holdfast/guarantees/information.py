@@ -29,8 +29,7 @@ from holdfast.guarantees.mathematics.concentration import (
 from holdfast.guarantees.mathematics.cost import session_nats
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
-from holdfast.guarantees.release import NoisyMeans, Release, Tally
-from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
+from holdfast.guarantees.statistic import GroupMean, Interval, NoisyMeans, Release, Statistic, Tally
 from holdfast.guarantees.terms import Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # with fewer rows per outcome, answers are mostly noise

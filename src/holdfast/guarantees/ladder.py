@@ -21,8 +21,7 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
-from holdfast.guarantees.release import GRID, Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import GRID, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody will send

@@ -9,8 +9,7 @@ from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
-from holdfast.guarantees.release import NoisyMeans, Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 MOST_ROWS = 10**15

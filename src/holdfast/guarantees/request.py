@@ -12,11 +12,10 @@ from math import ceil, log
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.compare import BEST, SAYS_NOTHING, RowsPerQuery, check_pace, paced
 from holdfast.guarantees.drawers import beside_checks, coins_confidence
 from holdfast.guarantees.guarantee import full_scan_margin
 from holdfast.guarantees.mathematics.search import largest, smallest
-from holdfast.guarantees.plan import Alternative, Plan
+from holdfast.guarantees.plan import BEST, SAYS_NOTHING, Alternative, Plan, RowsPerQuery, check_pace, paced
 from holdfast.guarantees.terms import Goal, Terms
 
 FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison

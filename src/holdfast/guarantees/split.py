@@ -5,8 +5,7 @@ from math import log
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
-from holdfast.guarantees.release import ExactMeans, Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import ExactMeans, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 

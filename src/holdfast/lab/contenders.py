@@ -34,10 +34,10 @@ from holdfast.lab.populations import RowQuestion
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.noisy_means import Laplace
-from holdfast.planning import plan
 from holdfast.questions.question import Drawing, mechanism_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
+from holdfast.session.planning import plan
 
 if TYPE_CHECKING:
     from holdfast.session import Session

@@ -23,16 +23,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.answer import Answer
-from holdfast.lab import demo_checks, flights
-from holdfast.lab.flights import signal
-from holdfast.planning import plan
+from holdfast.lab import demo_checks, populations
+from holdfast.lab.populations import signal
+from holdfast.questions.answer import Answer
 from holdfast.rows.open import open_rows
 from holdfast.session import Session
+from holdfast.session.planning import plan
 
 ROWS, QUESTIONS, TOUR = 1_000_000, 10_000, 100  # TOUR: questions planned in addition to the discovery's
 FLIP_ROWS, FLIPS = 100_000, 1_000
-LATE, CARRIERS = "dep_delay > 15", tuple(each.name for each in flights.CARRIERS[:3])
+LATE, CARRIERS = "dep_delay > 15", tuple(each.name for each in populations.CARRIERS[:3])
 
 LOOK_EVERY = 10  # signals between two looks at the rule
 POPULATION_SHARE = 0.5  # how often any rule of signals is right
@@ -163,7 +163,7 @@ class Demo:
     def prepare(self) -> Session:
         """Draw new rows, write them as Parquet, and open them like any file."""
         self._clear()
-        flights.write(self.path, self.rows, self._rng)
+        populations.write(self.path, self.rows, self._rng)
         queries = self.questions + TOUR
         half = plan(rows=self.rows, queries=queries).rows_per_query // 2  # half the best plan's, to end within a minute
         rows = open_rows(self.path, complete=["dep_delay"])
@@ -173,23 +173,23 @@ class Demo:
         """Ask one question of each kind."""
         session.price(LATE)  # loads the parser, so that the times shown are those of the questions alone
         answers = [
-            _timed('s.mean("dep_delay > 15")', flights.share_later_than(15), lambda: session.mean(LATE)),
+            _timed('s.mean("dep_delay > 15")', populations.share_later_than(15), lambda: session.mean(LATE)),
             _timed(
                 's.mean("distance", within=(0, 5000), where="carrier = \'UA\'")',
-                flights.mean_distance("UA"),
+                populations.mean_distance("UA"),
                 lambda: session.mean("distance", within=(0, 5_000), where="carrier = 'UA'"),
             ),
         ]
         start = perf_counter()
         histogram = session.histogram("carrier", categories=CARRIERS)
         elapsed = perf_counter() - start
-        shares = {each.name: each.share for each in flights.CARRIERS}
+        shares = {each.name: each.share for each in populations.CARRIERS}
         for name in CARRIERS:
             call = f's.histogram("carrier", categories=[...])["{name}"]'
             answers.append(_compared(call, shares[name], histogram[name], elapsed))
         quantile = _timed(
             's.quantile("dep_delay", 0.9, within=(-60, 600))',
-            flights.delay_quantile(0.9),
+            populations.delay_quantile(0.9),
             lambda: session.quantile("dep_delay", 0.9, within=(-60, 600)),
         )
         return [*answers, quantile]
@@ -197,15 +197,15 @@ class Demo:
     def flips(self) -> TourAnswer:
         """Ask for flips, each about one row, on another sample with its own ledger, planned for flips."""
         path = self.folder / "flips.parquet"
-        flights.write(path, FLIP_ROWS, self._rng, signals=0)
+        populations.write(path, FLIP_ROWS, self._rng, signals=0)
         with Session(path, queries={"flip": FLIPS}, seed=self.seed, analyst="demo") as session:
-            late = flights.share_later_than(15)
+            late = populations.share_later_than(15)
             return _timed('s.flips("dep_delay > 15", 1000)', late, lambda: session.flips(LATE, FLIPS).average)
 
     def discover(self, session: Session, progress: Callable[[int], None]) -> Discovery:
         """Let the analyst search; `progress` is called with the number of questions asked."""
         start = perf_counter()
-        hint = _timed('s.mean("hint = outcome")', flights.HINT, lambda: session.mean("hint = outcome"))
+        hint = _timed('s.mean("hint = outcome")', populations.HINT, lambda: session.mean("hint = outcome"))
         analyst = _PairAnalyst(session)
         schedule, looks = steps(self.questions - 1, before=1), []
         for step in schedule:

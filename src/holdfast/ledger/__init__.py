@@ -21,11 +21,10 @@ backup.py        copying a ledger and restoring it from a copy
 """
 
 from holdfast.ledger.drawn import Drawn, check_analyst
-from holdfast.ledger.entry import Cost, Entry, Head, Place, Reach, Spent
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
-from holdfast.ledger.receipt import Receipt, check_receipt
-from holdfast.ledger.store import Tip
+from holdfast.ledger.store import Cost, Entry, Head, Place, Reach, Spent, Tip
+from holdfast.ledger.verify import Receipt, check_receipt
 from holdfast.ledger.witness import SPLIT, FileWitness, ProcessWitness, Seen, Witness, content_of
 
 __all__ = [

@@ -21,11 +21,10 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
-from holdfast.ledger.entry import APART, APART_CHARGE, Cost, Head
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, file_beside, store_at
-from holdfast.ledger.reading import READ_CHUNK, verify_store
-from holdfast.ledger.store import Row, Store, Tip
+from holdfast.ledger.store import APART, APART_CHARGE, Cost, Head, Row, Store, Tip
+from holdfast.ledger.verify import READ_CHUNK, verify_store
 from holdfast.ledger.watched import contains
 from holdfast.ledger.witness import ProcessWitness, Seen, Witness
 

@@ -20,8 +20,7 @@ from typing import Any
 
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import tree
-from holdfast.ledger.entry import Cost, Entry, Place
-from holdfast.ledger.store import START, Row, Tip
+from holdfast.ledger.store import START, Cost, Entry, Place, Row, Tip
 
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import chain
-from holdfast.ledger.entry import Cost, Place
-from holdfast.ledger.store import START, Row, Tip
+from holdfast.ledger.store import START, Cost, Place, Row, Tip
 
 
 class Opened(NamedTuple):

@@ -19,13 +19,24 @@ from weakref import WeakSet
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
+from holdfast.ledger.concurrency import InFlight
 from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
-from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Reach, Spent
-from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
-from holdfast.ledger.reading import receipt_under, rows_of, verify_store
-from holdfast.ledger.receipt import Receipt
-from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
+from holdfast.ledger.store import (
+    LARGEST,
+    Cost,
+    Entry,
+    Head,
+    Place,
+    Reach,
+    Row,
+    Spent,
+    Store,
+    Tip,
+    Transaction,
+    closed_error,
+)
+from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
 from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 from holdfast.ledger.drawn import answered
-from holdfast.ledger.entry import Cost, Head, Spent
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
-from holdfast.ledger.reading import verify_store
-from holdfast.ledger.store import MAX_DATASET_NAME, Store
+from holdfast.ledger.store import MAX_DATASET_NAME, Cost, Head, Spent, Store
+from holdfast.ledger.verify import verify_store
 from holdfast.ledger.watched import WatchedStore
 from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of
 

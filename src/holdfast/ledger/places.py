@@ -22,9 +22,8 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger.entry import APART, APART_CHARGE, LARGEST, Cost, Place, Reach
-from holdfast.ledger.forks import OfOneProcess
-from holdfast.ledger.store import Tip
+from holdfast.ledger.concurrency import OfOneProcess
+from holdfast.ledger.store import APART, APART_CHARGE, LARGEST, Cost, Place, Reach, Tip
 
 Ranges = tuple[range, ...]
 

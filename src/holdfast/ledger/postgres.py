@@ -15,8 +15,7 @@ from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import AWAY, Connection, Database
-from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
+from holdfast.ledger.database import AWAY, ENTRIES, LEDGERS, TABLES, Connection, Database, Statements
 
 LOCK_TIMEOUT = 20  # seconds to wait for a lock
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables

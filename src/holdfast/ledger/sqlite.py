@@ -36,11 +36,9 @@ from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import Connection, Database, DatabaseTransaction
-from holdfast.ledger.forks import opening
-from holdfast.ledger.lock_file import LockFile, open_private
+from holdfast.ledger.concurrency import LockFile, open_private, opening
+from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
 from holdfast.ledger.store import Tip, Transaction, closed_error
-from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
 
 if sys.platform != "win32":
     import fcntl

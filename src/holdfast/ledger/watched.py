@@ -17,7 +17,7 @@ from contextlib import ExitStack
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
 from holdfast.ledger.chain import LOST
-from holdfast.ledger.group_commit import duplicate
+from holdfast.ledger.concurrency import duplicate
 from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
 from holdfast.ledger.witness import SPLIT, Seen, Witness
 

@@ -33,8 +33,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
-from holdfast.guarantees.release import GRID, Cell, GridCell
-from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.statistic import GRID, Cell, GridCell, Statistic
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.guess import Guess
 from holdfast.queries.query import Query

@@ -20,8 +20,7 @@ from numpy.random import Generator
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.release import Tally
-from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.statistic import Statistic, Tally
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Order

@@ -11,8 +11,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.release import ExactMeans
-from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.statistic import ExactMeans, Statistic
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Fresh, Order, check_key

@@ -10,8 +10,7 @@ from typing import Protocol, Self
 from numpy.random import Generator
 
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.statistic import Release, Statistic
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource

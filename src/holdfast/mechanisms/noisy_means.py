@@ -35,8 +35,7 @@ from holdfast.errors import MissingExtra
 from holdfast.guarantees.gaussian import Scans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import privacy
-from holdfast.guarantees.release import GRID, NoisyMeans, grid_bits
-from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.statistic import GRID, NoisyMeans, Statistic, grid_bits
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.query import Query
 from holdfast.rows.draws import AllRows, Order, WithoutReplacement, WithReplacement

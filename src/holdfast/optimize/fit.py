@@ -27,8 +27,7 @@ from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics.descent import AVERAGES
-from holdfast.optimize.boosting import SELECTORS, Choice, Contest
-from holdfast.optimize.descent import Descent, Run
+from holdfast.optimize.descent import SELECTORS, Choice, Contest, Descent, Run
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.gradient import GRADIENTS
 from holdfast.optimize.objective import LossAt, Objective

@@ -14,8 +14,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Total
-from holdfast.queries.moments import Sliced
+from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Sliced, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.position import Category

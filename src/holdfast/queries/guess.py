@@ -27,8 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
-from holdfast.guarantees.statistic import GroupMean, Statistic
+from holdfast.guarantees.statistic import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, GroupMean, Statistic
 from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.measures import Mean, Share
 from holdfast.queries.query import Folded, Function, RowValues, Values

@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import Expression, check_name
+from holdfast.queries.evaluate import Expression, check_name, silence
 from holdfast.queries.functions.operation import PHYSICAL
-from holdfast.queries.node import SchemaKey
-from holdfast.queries.silence import silence
-from holdfast.queries.steps import Steps, StepWriter, repeated
+from holdfast.queries.node import SchemaKey, Steps, StepWriter, repeated
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, Type
 

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from polars.exceptions import PanicException
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import booleans, floats, in_pieces, normalized
-from holdfast.queries.silence import silence
+from holdfast.queries.evaluate import booleans, floats, in_pieces, normalized, silence
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, Type
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.release import GRID
-from holdfast.guarantees.statistic import OneMean, OutcomeShares, Statistic
+from holdfast.guarantees.statistic import GRID, OneMean, OutcomeShares, Statistic
 from holdfast.queries.query import Query, Values
 from holdfast.schema import Type
 

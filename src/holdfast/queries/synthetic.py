@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidQuery
+from holdfast.queries.evaluate import silence
 from holdfast.queries.functions.operation import PHYSICAL
-from holdfast.queries.silence import silence
 from holdfast.randomness import Randomness
 from holdfast.schema import Column, Schema, Type
 

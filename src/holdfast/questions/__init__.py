@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 OWN = (
     "mean",
     "difference",
-    "count",
-    "total",
+    *("totals.count", "totals.total"),
     *("moments.variance", "moments.std", "moments.covariance", "moments.correlation", "moments.slope"),
     "histogram",
     "top",
@@ -43,7 +42,7 @@ OWN = (
     "flips",
     "minimize",
     "check",
-    "register",
+    "history.register",
     "submit",
     "confusion",
     "units",

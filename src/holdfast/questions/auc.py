@@ -14,18 +14,17 @@ import numpy as np
 import polars as pl
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.shares import area_under
 from holdfast.guarantees.statistic import OutcomeShares, Statistic
 from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_mean, condition
 from holdfast.queries.evaluate import RowFunction, booleans
-from holdfast.queries.measures import Mean, Share, encode_facts
-from holdfast.queries.moments import Sliced, about
+from holdfast.queries.measures import Mean, Share, Sliced, about, encode_facts
 from holdfast.queries.query import Query as RowQuery
 from holdfast.queries.query import Values
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import numpy as np
 
 from holdfast import check as valid
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import Checks
-from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
+from holdfast.guarantees.statistic import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
 from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_mean
+from holdfast.queries.evaluate import silence
 from holdfast.queries.guess import DifferenceGuess, Guess
-from holdfast.queries.silence import silence
 from holdfast.questions import KINDS
+from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, RowsPerQuery, Text, Where, Whole, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode

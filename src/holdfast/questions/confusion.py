@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from holdfast import notebook
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.mathematics.shares import ratio_range
-from holdfast.pictures import Picture
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, RowsPerQuery, ShortText
+from holdfast.questions.pictures import Picture
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_label, read_table
 from holdfast.questions.question import Context, Drawing, Question, Result
 

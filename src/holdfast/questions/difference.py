@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.queries.build import QueryLike, build_difference, build_mean
-from holdfast.queries.measures import Share
-from holdfast.queries.moments import Quadratic, about
+from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, Estimate, Interval, Record
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from holdfast import check
-from holdfast.answer import Answer, AnyAnswer, Estimate, Record
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import MOST_DRAWS
-from holdfast.guarantees.release import Tally
-from holdfast.guarantees.statistic import OneShare, SingleFlips, Statistic
+from holdfast.guarantees.statistic import OneShare, SingleFlips, Statistic, Tally
 from holdfast.mechanisms.coins import bits
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Whole
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result

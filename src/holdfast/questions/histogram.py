@@ -7,10 +7,10 @@ from math import nan
 from typing import Annotated, Any
 
 from holdfast import notebook
-from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
 from holdfast.queries.measures import HistogramWithin
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result

@@ -13,9 +13,9 @@ from inspect import Parameter, signature
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import InvalidArgument
 from holdfast.questions import OPTIONS_OTHERWISE_CALLED
+from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.options import Option, options_of
 from holdfast.questions.question import Context, Question
 

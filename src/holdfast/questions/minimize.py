@@ -7,14 +7,12 @@ from math import isfinite
 from typing import Annotated, Any
 
 from holdfast import check, notebook
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.descent import AVERAGES, distance_from_minimizer
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
-from holdfast.optimize.boosting import SELECTORS
-from holdfast.optimize.descent import Run
+from holdfast.optimize.descent import SELECTORS, Run
 from holdfast.optimize.domain import Domain, domain_of
 from holdfast.optimize.fit import AUTO, FIRST, LOOKS, Fit, Search
 from holdfast.optimize.gradient import GRADIENTS
@@ -22,6 +20,7 @@ from holdfast.optimize.losses import LinearLoss, Loss, read_loss
 from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode

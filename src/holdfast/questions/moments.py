@@ -11,14 +11,13 @@ from math import inf, nan, sqrt
 from typing import Concatenate, ParamSpec
 
 from holdfast import check
-from holdfast.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm, quotient
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
-from holdfast.queries.measures import Share
-from holdfast.queries.moments import Measured, Quadratic, about
+from holdfast.queries.measures import Measured, Quadratic, Share, about
 from holdfast.questions import KINDS
+from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
 from holdfast.questions.question import Context, Drawing, Question, Result

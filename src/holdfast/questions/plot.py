@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, picture_lines
 from holdfast.errors import InvalidArgument
-from holdfast.pictures import Panel, Picture
+from holdfast.questions.answer import AnyAnswer, Estimate, picture_lines
 from holdfast.questions.batch import Answers
+from holdfast.questions.pictures import Panel, Picture
 
 ENDS = ("_low", "_high")
 NUMBERS = frozenset(["value", "low", "high", "share_low", "share_high"])  # of a group, besides its values

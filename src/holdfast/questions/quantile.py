@@ -11,10 +11,10 @@ from typing import Annotated
 import numpy as np
 
 from holdfast import check
-from holdfast.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
+from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, Where, Whole, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode

@@ -16,17 +16,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.answer import Estimate, Interval, stretched, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
-from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, Statistic
+from holdfast.guarantees.statistic import GroupMean, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
+from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query
-from holdfast.queries.silence import silence
+from holdfast.questions.answer import Estimate, Interval, stretched, write_end
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema

@@ -16,7 +16,6 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, rounded_alike
 from holdfast.errors import InvalidArgument, InvalidQuery, UnknownName
 from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
@@ -24,6 +23,7 @@ from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.sql.parse import from_text
 from holdfast.queries.sql.select import Item, Key, Select, read_select, whole_number
 from holdfast.questions import KINDS
+from holdfast.questions.answer import AnyAnswer, Estimate, rounded_alike
 from holdfast.questions.options import Real
 from holdfast.schema import Schema, Type
 

@@ -22,16 +22,15 @@ from statistics import NormalDist
 import numpy as np
 
 from holdfast import check
-from holdfast.answer import Interval
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
 from holdfast.guarantees.mathematics.posterior_means import look_share
-from holdfast.guarantees.release import Tally
-from holdfast.guarantees.statistic import GroupMean
+from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.ledger import Cost
-from holdfast.queries.moments import Measured, Quadratic, Sliced
+from holdfast.queries.measures import Measured, Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
+from holdfast.questions.answer import Interval
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
 
 Found = tuple[float, Interval]  # an estimate, and its interval

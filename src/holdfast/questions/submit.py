@@ -19,14 +19,14 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Ladder, SubmissionsSoFar
-from holdfast.guarantees.release import GridCell
+from holdfast.guarantees.statistic import GridCell
 from holdfast.ledger import Cost, Ledger
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
+from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table, require_listed

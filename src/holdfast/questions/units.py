@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from holdfast.answer import Answer
 from holdfast.queries.units import HAVING, build_whole_unit
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Choice, Margin, Query, Real, RowsPerQuery, Where, Whole
 from holdfast.questions.question import Context, Drawing, Question, Result

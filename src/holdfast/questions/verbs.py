@@ -5,26 +5,24 @@ from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
 from holdfast import check
-from holdfast.answer import Answer, AnyAnswer
 from holdfast.errors import HoldfastError
+from holdfast.questions.answer import Answer, AnyAnswer
 from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
 from holdfast.questions.confusion import CONFUSION
-from holdfast.questions.count import COUNT
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
-from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
+from holdfast.questions.history import REGISTER
 from holdfast.questions.kind import Kind
-from holdfast.questions.mean import MEAN, AskMean
+from holdfast.questions.mean import MEAN, AskMean, GroupsAnswer
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.moments import CORRELATION, COVARIANCE, SLOPE, STD, VARIANCE
 from holdfast.questions.options import Text
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.register import REGISTER
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.top import TOP
-from holdfast.questions.total import TOTAL
+from holdfast.questions.totals import COUNT, TOTAL
 from holdfast.questions.units import UNITS
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""Cards: copies of rows in random order, which are independent uniform draws.
+"""Cards: copies of rows in random order, which are independent uniform draws; and the hand of one question.
 
 Every card has a random place. From every chunk of m rows a Poisson(rate * m) number of cards is drawn, each a uniformly
 random row of the chunk; so every row has Poisson(rate) copies, whatever the chunks are. Given the total number of
@@ -9,22 +9,40 @@ cards, the cards in order of place are independent uniform draws with replacemen
 
 All randomness of a chunk comes from a key made of (secret, deck, partition, chunk number). A task that an engine runs a
 second time deals the same cards, and two partitions, or two decks, never share a key.
+
+A hand: the cards of one question, used in order as draws with replacement, or for distinct rows by first appearance.
+
+A question's place in the ledger decides which cards of a deck it gets: the charge taken before it is the number of its
+first card or, for noisy means, a fixed number of cards for each mean before it.
 """
 
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from typing import NamedTuple
+from math import ceil, log, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.terms import NO_CAP
+from holdfast.queries.evaluate import silence
+from holdfast.queries.query import Query, Values
 from holdfast.randomness import keyed_generator
 from holdfast.rows.columns import Storage
-from holdfast.rows.content import Content
+from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
+from holdfast.rows.fingerprint import Content
+from holdfast.rows.source import LedgerView, RowSource, Taken
+from holdfast.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.rows.deck import Cards, Deck
 
 RESERVED = "__holdfast_"  # prefix of the columns that holdfast adds to those of the table
 PLACE = f"{RESERVED}place"
@@ -157,3 +175,203 @@ def chunks(batches: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]
                 waiting, height = [], 0
     if waiting:
         yield pl.concat(waiting)
+
+
+COINS = "coins"  # the mechanism that draws with replacement
+DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of distinct rows, or of rows that may repeat
+_NEVER = log(1e22)
+
+
+def cards_for_distinct(count: int, rows: int) -> int:
+    """Return how many cards have `count` distinct rows among them, except once in 10^22 times.
+
+    While fewer distinct rows have come up, a card repeats one with probability at most q = (count - 1)/rows; so the
+    number of repeats among m cards is at most a binomial variable with mean mq, which exceeds mq + t with probability
+    at most exp(-t^2 / (2mq + 2t/3)) (Bernstein).
+
+    >>> cards_for_distinct(1, 10), cards_for_distinct(1_000, 1_000_000)
+    (35, 1038)
+    """
+    check.at_most("rows", rows, count=count)
+    q, cards, enough = (count - 1) / rows, 0, count
+    while cards < enough:
+        cards = enough
+        spread = _NEVER / 3 + sqrt(_NEVER**2 / 9 + 2 * _NEVER * cards * q)
+        enough = count + ceil(cards * q + spread)
+    return cards
+
+
+def cards_taken(plan: Plan, taken: Taken) -> int:
+    """Return how many cards belong to what was taken from a budget: one per coin, or a fixed number per noisy mean.
+
+    Noisy means are counted by the charge, which is the same for each of them. Statements would be too few: a fit makes
+    two, whatever its number of steps.
+    """
+    return taken.charge % plan.terms.account // _charge_of_mean(plan) * _cards_of_mean(plan)
+
+
+def _charge_of_mean(plan: Plan) -> int:
+    """Return the charge of one coin, or of one noisy mean."""
+    return 1 if plan.terms.mechanism == COINS else plan.terms.charge_per_answer
+
+
+def _cards_of_mean(plan: Plan) -> int:
+    """Return how many cards one coin, or one noisy mean, uses."""
+    terms = plan.terms
+    if terms.mechanism == DISTINCT:
+        return cards_for_distinct(terms.rows_per_query, terms.rows)
+    return terms.rows_per_query if terms.mechanism == REPEATED else 1
+
+
+def require_dealt_for(deck: "Deck", mechanism: str) -> None:
+    """Refuse a mechanism that the cards of a deck cannot serve."""
+    if mechanism == DISTINCT and not deck.numbered:
+        raise InvalidArgument(
+            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {deck.name} do not say which row they are."
+            " Deal a deck with distinct=True.",
+            name="mechanism",
+        )
+    if mechanism not in (COINS, DISTINCT, REPEATED):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws, not the table; got {mechanism!r}.",
+            name="mechanism",
+        )
+
+
+class CardDraws:
+    """The draws of questions to a deck: each question uses the cards that its place in the ledger gives it."""
+
+    dealt = True
+
+    def __init__(self, deck: "Deck", plan: Plan, ledger: LedgerView) -> None:
+        require_dealt_for(deck, plan.terms.mechanism)
+        self._deck, self._ledger, self._account = deck, ledger, plan.terms.account
+        self._charge_each, self._cards_each = _charge_of_mean(plan), _cards_of_mean(plan)
+
+    def join(self) -> None:
+        """Refuse a deck whose cards were used beyond what this ledger has taken, or by another ledger."""
+        self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """The inverse of `cards_taken`."""
+        return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP, self._account
+
+    def expect(self, costs: Sequence[Taken]) -> None:
+        """Refuse damaged cards and those of another ledger; open the next cards if these questions need them."""
+        deck, count = self._deck, self._cards(*costs)
+        deck.require_sound()
+        if not count or deck.reaches(self._cards(self._ledger.taken) + count):  # otherwise the ledger will refuse
+            deck.claim(self._ledger.first)
+
+    def refuse(self, costs: Sequence[Taken]) -> None:
+        """Refuse with the number of cards, if too few are left."""
+        self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
+
+    def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
+        """Return a new hand for the question, and the rows that check guesses, which all questions share."""
+        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), self._deck.kept
+
+    def _cards(self, *taken: Taken) -> int:
+        """Like `cards_taken`, for all of these together."""
+        means = 0
+        for one in taken:
+            means += one.charge % self._account // self._charge_each
+        return means * self._cards_each
+
+
+class Hand:
+    """The cards of one question: a row source that uses the next cards for every draw."""
+
+    def __init__(self, deck: "Deck", numbers: range) -> None:
+        self._deck, self._left = deck, numbers
+
+    @property
+    def name(self) -> str:
+        """The deck's name."""
+        return self._deck.name
+
+    @property
+    def schema(self) -> Schema:
+        """The deck's schema."""
+        return self._deck.schema
+
+    @property
+    def fingerprint(self) -> str:
+        """The table's fingerprint."""
+        return self._deck.fingerprint
+
+    @property
+    def location(self) -> Path | None:
+        """The deck's location."""
+        return self._deck.location
+
+    def __len__(self) -> int:
+        return len(self._deck) - self._deck.kept_count
+
+    @silence
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
+        if type(draws) is not int or draws < 1:
+            check.whole(draws=draws)
+        tallies = [
+            cards.tallied(query, rows, first, draws, mass, rng)
+            for cards, rows, first in self._take(query, query.parts * draws)
+        ]
+        return tallies[0] if len(tallies) == 1 else np.sum(tallies, axis=0)
+
+    @silence
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Take the next cards and return their values. Secret. A deck cannot give all rows, or rows in order."""
+        if isinstance(selection, WithoutReplacement):
+            parts: list[NDArray[Any]] = [
+                self._distinct(query, selection.count, part, rng) for part in range(query.parts)
+            ]
+            return parts[0] if query.parts == 1 else np.stack(parts)
+        if not isinstance(selection, WithReplacement):
+            raise InvalidArgument("A deck holds draws, not the table; plan with mechanism='coins'.", name="mechanism")
+        taken = self._take(query, query.parts * selection.count)
+        blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
+        values: NDArray[Any] = np.concatenate(blocks)
+        return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
+
+    def _distinct(self, query: Query, count: int, part: int, rng: Generator) -> Values:
+        """Return the values of `count` distinct rows for a part: those on the next cards, by first appearance."""
+        pieces = self._next(cards_for_distinct(count, len(self)))
+        which = np.concatenate([cards.which(rows) for cards, rows in pieces])
+        first = first_appearances(which)[:count]
+        if first.size < count:  # by chance: less than once in 10^22 questions
+            raise InvalidArgument("Too few of the cards were distinct rows; ask again.", name="draws")
+        blocks, before, number = [], 0, part * count
+        for cards, rows in pieces:
+            mine = first[(first >= before) & (first < before + len(rows))] - before + rows.start
+            size, before = cards.block(query), before + len(rows)
+            for start in range(0, mine.size, size):
+                some = mine[start : start + size]
+                blocks.append(np.array(cards.values(query, some, number, count, rng)))
+                number += some.size
+        values: NDArray[Any] = np.concatenate(blocks)
+        return values
+
+    def verify(self) -> None:
+        """Verify the deck."""
+        self._deck.verify()
+
+    def _take(self, query: Query, count: int) -> list[tuple["Cards", slice, int]]:
+        """Return cards in blocks, each with the draw number of its first card; they are used up, even on an error."""
+        blocks, first = [], 0
+        for cards, rows in self._next(count):
+            size = cards.block(query)
+            for start in range(rows.start, rows.stop, size):
+                stop = min(start + size, rows.stop)
+                blocks.append((cards, slice(start, stop), first))
+                first += stop - start
+        return blocks
+
+    def _next(self, count: int) -> list[tuple["Cards", range]]:
+        """Return the next cards; refuse a question that draws more than it reserved."""
+        more = count - len(self._left)
+        if more > 0:
+            raise InvalidArgument(f"A question draws {more:,} cards more than were reserved for it.", name="draws")
+        taken, self._left = self._left[:count], self._left[count:]
+        return self._deck.find(taken)

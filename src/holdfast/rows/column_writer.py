@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
-from holdfast.rows.array_files import ArrayFile, Incomplete
-from holdfast.rows.blocks import BlockHashes, FileEntry
+from holdfast.rows.array_files import ArrayFile, BlockHashes, FileEntry, Incomplete
 from holdfast.rows.columns import PackedText, Storage, code_type
 from holdfast.rows.fingerprint import ColumnDigest, physical, validity
 from holdfast.rows.folder import ColumnEntry, file_name

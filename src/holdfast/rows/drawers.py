@@ -18,8 +18,7 @@ from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
-from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block
-from holdfast.rows.randomize import tallied
+from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block, tallied
 from holdfast.rows.source import DealtRows, Draws, Kept, LedgerView, RowSource, Taken
 from holdfast.schema import Schema
 

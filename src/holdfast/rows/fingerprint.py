@@ -1,19 +1,31 @@
-"""One hash for the content of a table, the same wherever the table is stored and however it is cut into batches.
+"""Hashes of a table's content: in order of its rows, and independent of their order.
 
 column     hash of the values end to end (missing ones as zeros; texts as UTF-8, then their lengths), block by block,
            and SHA-256 of the positions of the missing values
 table      SHA-256 of the number of rows and each column's name, type and digests, whatever the order of columns
+
+A hash of a table's content that does not depend on the order of rows and columns: sums of a hash of every row.
+
+    Coder      columns of a chunk as arrays: numbers as stored, texts as codes into a growing dictionary
+    Content    sums the hashes of rows
+
+The hash detects accidental changes, not crafted ones: it is fast, and not cryptographic.
 """
 
 import hashlib
+import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.blocks import BlockHashes, FileEntry
-from holdfast.rows.columns import Storage
+from holdfast.rows.array_files import BlockHashes, FileEntry
+from holdfast.rows.columns import BufferPool, Storage
+from holdfast.rows.draws import mix
 
 
 class ColumnDigest:
@@ -84,3 +96,189 @@ def physical(series: pl.Series, storage: Storage) -> tuple[NDArray[np.generic], 
     if valid is not None:
         series = series.fill_null(False if series.dtype == pl.Boolean else 0)
     return series.to_numpy(), valid
+
+
+_U64 = np.dtype(np.uint64)
+_pool = BufferPool()
+_MISSING = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
+_ONCE_MORE = 29, 0xD6E8FEB86659FD93  # an extra round for the second sum, so that it is not linear in the first
+_MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # limits of a dictionary
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column of a chunk.
+
+    `values` are stored numbers or codes, with zeros where a value is missing; or a series of texts if there are too
+    many to code. `valid` marks the values that are present; None if all are. `hashes` are those of texts, by code or by
+    row.
+    """
+
+    values: NDArray[Any] | pl.Series
+    valid: NDArray[np.bool_] | None
+    hashes: NDArray[np.uint64] | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether a value is missing: marked, or NaN."""
+        if self.valid is not None:
+            return True
+        return (
+            isinstance(self.values, np.ndarray) and self.values.dtype.kind == "f" and bool(np.isnan(self.values).any())
+        )
+
+
+class Coder:
+    """Turns the columns of one chunk after another into arrays."""
+
+    def __init__(self, columns: Mapping[str, Storage]) -> None:
+        self.columns = columns
+        self.texts = {name: Texts() for name, storage in columns.items() if storage.numpy is None}
+
+    def parts(self, frame: pl.DataFrame) -> list[Part]:
+        """Return the columns of a chunk."""
+        return [
+            self.texts[name].part(frame[name]) if storage.numpy is None else Part(*physical(frame[name], storage))
+            for name, storage in self.columns.items()
+        ]
+
+
+class Texts:
+    """The distinct texts of a column: all coded so far, and whether new ones are still coded. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.all = pl.Series([], dtype=pl.String)
+        self.coded = True
+        self._lock = threading.Lock()
+        self._known = pl.Enum([]), np.zeros(0, np.uint64)  # the texts as a type, and their hashes
+
+    def part(self, series: pl.Series) -> Part:
+        """Return texts as codes, or as texts if there are too many."""
+        series = series.cast(pl.String)
+        valid = validity(series)
+        filled = series if valid is None else series.fill_null("")
+        while self.coded:
+            known, hashes = self._known
+            codes = filled.cast(known, strict=False).to_physical()
+            if not codes.null_count():
+                return Part(codes.to_numpy(), valid, hashes)
+            with self._lock:
+                # Look again: another thread may have added them.
+                new = filled.filter(filled.cast(self._known[0], strict=False).is_null())
+                if new.len():
+                    self.learn(new.unique(maintain_order=True))
+        return Part(series, valid, text_hashes(filled))
+
+    def learn(self, new: pl.Series) -> None:
+        """Add texts that were not seen before; stop coding if there are too many."""
+        if self.all.len() + new.len() > _MOST_DISTINCT or _bytes(self.all) + _bytes(new) > _MOST_BYTES:
+            self.coded = False
+            return
+        self.all = pl.concat([self.all, new])
+        self._known = pl.Enum(self.all), np.concatenate([self._known[1], text_hashes(new)])
+
+    def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
+        """Return all texts in sorted order, and the place of every code in it, whatever order they were met in."""
+        order = self.all.arg_sort()
+        ranks = np.empty(order.len(), np.uint32)
+        ranks[order.to_numpy()] = np.arange(order.len(), dtype=np.uint32)
+        return self.all.gather(order), ranks
+
+
+class Content:
+    """The number of rows, and two sums of row hashes."""
+
+    def __init__(self, columns: Mapping[str, Storage]) -> None:
+        self._columns = columns
+        self._coder = Coder(columns)
+        self._keys = [_key(f"{name}\0{storage.label}") for name, storage in columns.items()]
+        self.rows = 0
+        self.sums = (0, 0)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add rows."""
+        self.include(frame.height, self.sums_of(self._coder.parts(frame), frame.height))
+
+    def include(self, rows: int, sums: tuple[int, int]) -> None:
+        """Add sums that were computed elsewhere."""
+        self.rows += rows
+        self.sums = ((self.sums[0] + sums[0]) % 2**64, (self.sums[1] + sums[1]) % 2**64)
+
+    def sums_of(self, parts: list[Part], height: int) -> tuple[int, int]:
+        """Return what a chunk adds to the sums. Thread-safe."""
+        _pool.reset()
+        total, each = _pool(_U64, height), _pool(_U64, height)
+        total[:] = 0
+        for part, key in zip(parts, self._keys, strict=True):
+            bits = _bits(part, height)
+            if part.hashes is None and isinstance(part.values, np.ndarray) and part.values.dtype.itemsize == 8:
+                np.right_shift(bits, np.uint64(32), out=each)  # so that high bits also affect all bits of the product
+                np.bitwise_xor(each, bits, out=each)
+                np.multiply(each, key, out=each)
+            else:
+                np.multiply(bits, key, out=each)
+            np.add(total, each, out=total)
+        for shift, factor in _ROUNDS:
+            _stir(total, each, shift, factor)
+        first = int(total.sum())
+        _stir(total, each, *_ONCE_MORE)
+        return first, int(total.sum())
+
+    def fingerprint(self) -> str:
+        """Return one hash for the content."""
+        lines = sorted(f"{len(name.encode())} {name} {storage.label}" for name, storage in self._columns.items())
+        return sha256("\n".join([f"holdfast rows 3, {self.rows} rows, {self.sums}", *lines]).encode()).hexdigest()
+
+
+def text_hashes(texts: pl.Series) -> NDArray[np.uint64]:
+    """Return a hash of every text: the sum of a hash of every byte with its position, and of the length.
+
+    >>> len({*text_hashes(pl.Series(["", "a", "b", "ab", "ba"])).tolist()})
+    5
+    """
+    lengths = texts.str.len_bytes().to_numpy().astype(np.int64)
+    ends = np.cumsum(lengths)
+    packed = np.frombuffer(texts.str.join("").item().encode(), np.uint8).astype(np.uint64)
+    position = np.arange(packed.size) - np.repeat(ends - lengths, lengths)
+    running = np.concatenate(
+        [np.zeros(1, np.uint64), np.cumsum(mix(packed << np.uint64(32) | position.view(np.uint64)))]
+    )
+    sums = running[ends] - running[ends - lengths]  # modulo 2^64
+    return mix(sums ^ mix(lengths.view(np.uint64) ^ _MISSING))
+
+
+def _bits(part: Part, height: int) -> NDArray[np.uint64]:
+    """Return 64 bits for every value: its own bits if it is a number, its hash if it is a text."""
+    values = part.values
+    if part.hashes is None and part.valid is None and isinstance(values, np.ndarray) and values.dtype.itemsize == 8:
+        return np.ascontiguousarray(values).view(_U64)
+    bits = _pool(_U64, height)
+    if part.hashes is not None:
+        if isinstance(values, np.ndarray):
+            part.hashes.take(values, out=bits, mode="clip")
+        else:
+            bits[:] = part.hashes
+    else:
+        assert isinstance(values, np.ndarray)
+        wide = np.float64 if values.dtype.kind == "f" else np.int64  # unsigned 64-bit values wrap around
+        bits.view(wide)[:] = values if values.dtype != np.uint64 else values.view(np.int64)
+    if part.valid is not None:
+        bits[~part.valid] = _MISSING
+    return bits
+
+
+def _stir(x: NDArray[np.uint64], each: NDArray[np.uint64], shift: int, factor: int) -> None:
+    """Mix bits in place: high into low by a shift, low into high by multiplying. One round of `mix`."""
+    np.right_shift(x, np.uint64(shift), out=each)
+    np.bitwise_xor(x, each, out=x)
+    np.multiply(x, np.uint64(factor), out=x)
+
+
+def _bytes(texts: pl.Series) -> int:
+    return int(texts.str.len_bytes().sum())
+
+
+def _key(text: str) -> np.uint64:
+    """Return an odd number: multiplying by it modulo 2^64 is invertible."""
+    return np.uint64(int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") | 1)

@@ -21,12 +21,11 @@ from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
 from holdfast.queries.query import Folded, Query, Values
-from holdfast.rows.array_files import MappedArray, populate_in_background, spare_memory
-from holdfast.rows.blocks import AT_ONCE, DataCheck, FileEntry
+from holdfast.rows.array_files import AT_ONCE, DataCheck, FileEntry, MappedArray, populate_in_background, spare_memory
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, code_type, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
-from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.packs import PackFiles
 from holdfast.rows.partial import write_whole
 from holdfast.rows.posix import mmap
 from holdfast.rows.scans.scan import Origin

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
-from holdfast.rows.content import Content
+from holdfast.rows.fingerprint import Content
 from holdfast.rows.folder import DIVISION, Manifest
 from holdfast.rows.ingest import write_rows
 from holdfast.rows.partial import swap_in, write_whole

@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import Expression, booleans, floats
+from holdfast.queries.evaluate import Expression, booleans, floats, silence
 from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, RowValues, Values
-from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import Asking, BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
-from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
+from holdfast.rows.draws import (
+    AllRows,
+    Consecutive,
+    Indices,
+    Selection,
+    WithReplacement,
+    accepted,
+    tallied,
+    tallied_parts,
+)
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
-from holdfast.rows.randomize import accepted, tallied, tallied_parts
 from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema, Type
 

@@ -23,8 +23,7 @@ from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import FORMATS, SHEETS, Dialect, scan_path, scan_paths
 from holdfast.rows.scans.lakes import scan_lake
 from holdfast.rows.scans.postgres import POSTGRES, scan_postgres
-from holdfast.rows.scans.scan import Scan
-from holdfast.rows.scans.streams import scan_stream
+from holdfast.rows.scans.scan import Scan, scan_stream
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
-from holdfast.planning import plan as make_plan
 from holdfast.questions.history import history_frame
 from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
@@ -40,6 +39,7 @@ from holdfast.service.schemas import (
 )
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
+from holdfast.session.planning import plan as make_plan
 
 V1 = "/api/v1"
 MAX_PAGE = 1_000

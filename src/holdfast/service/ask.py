@@ -27,8 +27,6 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from holdfast.answer import AnyAnswer
-from holdfast.answering import Unwritten
 from holdfast.cancel import Work
 from holdfast.errors import (
     BudgetExhausted,
@@ -38,9 +36,9 @@ from holdfast.errors import (
     PlanConflict,
     QuotaExhausted,
 )
-from holdfast.ledger.group_commit import duplicate
-from holdfast.questions.budget import Budget
-from holdfast.questions.price import Price, write_answers
+from holdfast.ledger.concurrency import duplicate
+from holdfast.questions.answer import AnyAnswer
+from holdfast.questions.price import Budget, Price, write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
@@ -52,6 +50,7 @@ from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
 from holdfast.session import Session
+from holdfast.session.answering import Unwritten
 
 RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends

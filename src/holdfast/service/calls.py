@@ -13,19 +13,17 @@ from urllib.parse import quote
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named, missing_verb
+from holdfast.questions.answer import AnyAnswer, record_of
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
-from holdfast.questions.budget import Budget
-from holdfast.questions.history import SCHEMA, standings_frame
+from holdfast.questions.history import REGISTER, SCHEMA, standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Price
-from holdfast.questions.register import REGISTER
+from holdfast.questions.price import Budget, Price
 from holdfast.schema import Column, Schema
 
 PAGE_SIZE = 1_000

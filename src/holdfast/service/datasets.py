@@ -21,11 +21,10 @@ from holdfast.questions.mean import MEAN
 from holdfast.questions.price import cost_in_answers
 from holdfast.questions.submit import SUBMIT
 from holdfast.rows.open import open_rows
-from holdfast.service.database import TokenDatabase, read, registered_datasets, write
+from holdfast.service.database import DatabaseWitness, TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
-from holdfast.service.witness import DatabaseWitness
 from holdfast.session import Session
 
 MOST_STANDINGS = 1_000  # the most improvements, and the most other submissions, that are shown

@@ -1,18 +1,118 @@
-"""Forms on pages: the fields of a question kind, made from its options, and the values entered in them."""
+"""Forms on pages: fields from the options of a kind, suggestions from the schema, and the question in other languages.
 
-from collections.abc import Mapping
+Suggestions in an empty form: questions about the dataset's columns, made from the schema alone.
+
+The question on a page in other languages: in Python, as a curl command, and in SQL where SQL can express it.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
 
+from holdfast.errors import HoldfastError
+from holdfast.queries.node import identifier, literal_text
 from holdfast.questions import kind_named
 from holdfast.questions.kind import Kind
+from holdfast.questions.mean import MEAN
 from holdfast.questions.options import Choice, Option, Real, RealOrWord, Whole, plain
-from holdfast.schema import Schema
+from holdfast.questions.predictions import PredictionsForm
+from holdfast.questions.quantile import QUANTILE
+from holdfast.questions.sql import select
+from holdfast.questions.verbs import Verbs
+from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import DEFAULT_KIND
-from holdfast.service.suggestions import examples
+
+MOST = 4
+OF_NUMBERS = ("total", "variance", "std", "covariance", "correlation", "slope", "quantile", "auc")  # kinds
+OF_TEXTS = ("histogram", "top")
+
+Suggestion = dict[str, str]
+
+
+def suggestions(schema: Schema, asks: str | None = None) -> list[Suggestion]:
+    """Return a few complete questions, each with its wording and the address of the filled-in form.
+
+    There are none if the dataset accepts only questions of one kind, named by `asks`: it has its own form.
+    """
+    found = [] if asks is not None else list(_questions(schema))[:MOST]
+    return [{"words": words, "address": f"?{urlencode(form)}"} for words, form in found]
+
+
+def _questions(schema: Schema) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield questions, the simplest first."""
+    condition, group = _condition(schema), _categorical(schema)
+    number = next((one for one in _numbers(schema) if one.bounds is not None), None)
+    if condition is not None:
+        yield f"How often is {condition}?", {"kind": "mean", "query": condition}
+        if group is not None and group.name not in condition:
+            yield f"… for each {group.name}?", {"kind": "mean", "query": condition, "by": identifier(group.name)}
+    if number is not None:
+        name = identifier(number.name)
+        yield f"What is the mean of {number.name}?", {"kind": "mean", "query": name}
+        yield f"Which {number.name} do 9 of 10 stay below?", {"kind": "quantile", "query": name, "q": "0.9"}
+    if group is not None:
+        yield f"How are rows spread over {group.name}?", {"kind": "histogram", "query": identifier(group.name)}
+
+
+def examples(schema: Schema, kind: str) -> dict[str, str]:
+    """Return the examples that empty fields of a kind show, by option name, made from this dataset's columns."""
+    condition, numbers, group = _condition(schema), _numbers(schema), _categorical(schema)
+    text = group or next((column for column in schema if column.type is Type.STRING), None)
+    found = {"query": condition, "positive": condition, "where": condition, "group": condition}
+    if text is not None:
+        found |= {"by": identifier(text.name)} | ({"query": identifier(text.name)} if kind in OF_TEXTS else {})
+    if group is not None:
+        name, values = identifier(group.name), [literal_text(value) for value in group.categories or ()]
+        found |= dict.fromkeys(("where", "group", "versus"), f"{name} = {values[0]}")
+        found["other"] = f"{name} = {values[-1]}"
+        found |= dict.fromkeys(("groups", "categories"), ", ".join(map(str, (group.categories or ())[:3])))
+    if numbers:
+        first, second = numbers[0], numbers[min(1, len(numbers) - 1)]
+        found |= {"within": _range(first), "other_within": _range(second)}
+        if kind in OF_NUMBERS:
+            found |= {"query": identifier(first.name), "other": identifier(second.name)}
+        if second is not first:
+            found |= {"minus": _above(second), "positive": _above(second)}
+        if second is not first and second.bounds is not None:
+            found["loss"] = f"logistic: {_above(first)} ~ {identifier(second.name)} [{_range(second)}]"
+    return {name: example for name, example in found.items() if example is not None}
+
+
+def _condition(schema: Schema) -> str | None:
+    """Return a condition about a column: a number above the middle of its declared bounds, or else a boolean."""
+    number = next(iter(_numbers(schema)), None)
+    boolean = next((column for column in schema if column.type is Type.BOOL), None)
+    if number is None:
+        return None if boolean is None else identifier(boolean.name)
+    return _above(number)
+
+
+def _above(number: Column) -> str:
+    low, high = number.bounds or (0.0, 0.0)
+    return f"{identifier(number.name)} > {_round((low + high) / 2)}"
+
+
+def _range(number: Column) -> str | None:
+    return None if number.bounds is None else "{:.15g}, {:.15g}".format(*number.bounds)
+
+
+def _numbers(schema: Schema) -> list[Column]:
+    """Return the columns of numbers, those whose range is declared first."""
+    return sorted((one for one in schema if one.type.is_number), key=lambda one: one.bounds is None)
+
+
+def _categorical(schema: Schema) -> Column | None:
+    return next((column for column in schema if column.categories), None)
+
+
+def _round(x: float) -> Any:
+    return f"{x:.2g}" if abs(x) < 100 else f"{x:.0f}"
+
 
 MAX_FIELDS = 60
 SHOWN = 4  # optional fields of a kind that are always shown; the rest are folded away
@@ -117,3 +217,90 @@ def integer(form: Entered, name: str) -> int | None:
 def decimal(form: Entered, name: str) -> float | None:
     """Return a number, or None if the field is empty."""
     return Real().parse(name, form[name]) if name in form else None
+
+
+Snippet = dict[str, str]
+
+
+def snippets(question: Mapping[str, Any], *, url: str, dataset: str, schema: Schema, rows: int) -> list[Snippet]:
+    """Return texts that ask the same question, each with the name of its language.
+
+    Parameters
+    ----------
+    question
+        The question as JSON.
+    url, dataset
+        The server and the dataset to ask.
+    schema, rows
+        The schema and the number of rows that SQL is compiled for.
+    """
+    found = []
+    file = _has_file(question)
+    if file or isinstance(question[kind_named(question["kind"]).subject.name], str):  # a loss is an object in Python
+        found.append({"language": "Python", "text": python(question, url, dataset)})
+    if not file:
+        found.append({"language": "curl", "text": curl(question, url, dataset)})
+    text = sql(question, schema, rows)
+    return [*found, {"language": "SQL", "text": text}] if text is not None else found
+
+
+def python(question: Mapping[str, Any], url: str, dataset: str) -> str:
+    """Return the question for the Python client; a file is given by name, not by content."""
+    kind = kind_named(question["kind"])
+    given = {option.name: question[option.name] for option in kind.options if option.name in question}
+    if _has_file(question):
+        given[kind.subject.name] = "predictions.csv"
+    subject = repr(given.pop(kind.subject.name))
+    options = "".join(f", {name}={value!r}" for name, value in given.items())
+    asked = f"s.{kind.name}({subject}" if hasattr(Verbs, kind.name) else f"s.ask({subject}, {kind.name!r}"
+    return (
+        "import os\nimport holdfast as hf\n\n"
+        f'with hf.connect({url!r}, os.environ["HOLDFAST_TOKEN"], dataset={dataset!r}) as s:\n'
+        f"    print({asked}{options}))"
+    )
+
+
+def curl(question: Mapping[str, Any], url: str, dataset: str) -> str:
+    """Return the question as a curl command."""
+    where = shlex.quote(f"{url}/api/v1/datasets/{dataset}/ask")
+    return (
+        f'curl {where} -H "Authorization: Bearer $HOLDFAST_TOKEN" \\\n'
+        f"  -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(question, ensure_ascii=False))}"
+    )
+
+
+def sql(question: Mapping[str, Any], schema: Schema, rows: int) -> str | None:
+    """Return a SELECT that asks exactly this question, or None if there is none.
+
+    Each candidate is compiled, and returned only if it becomes exactly the same question, also in how it treats NULL.
+    """
+    for text in _candidates(question, identifier(schema.dataset)):
+        try:
+            compiled = select(text, schema, rows).questions
+        except HoldfastError:
+            continue
+        if compiled == (dict(question),):
+            return text
+    return None
+
+
+def _candidates(question: Mapping[str, Any], table: str) -> Iterator[str]:
+    """Yield statements that might be the question in SQL."""
+    query, where, by = (question.get(name) for name in ("query", "where", "by"))
+    after = f" FROM {table}" + (f" WHERE {where}" if where else "")
+    if question["kind"] == MEAN.name and isinstance(by, str | None):
+        after += f" GROUP BY {by}" if by else ""
+        yield f"SELECT {f'{by}, ' if by else ''}AVG({query}){after}"
+        yield f"SELECT COUNT_IF({query}){after}"
+    elif question["kind"] == QUANTILE.name:
+        yield f"SELECT QUANTILE({query}, {question.get('q')}){after}"
+    elif question["kind"] in _AGGREGATES:
+        arguments = ", ".join(str(question[name]) for name in ("query", "other") if name in question)
+        yield f"SELECT {_AGGREGATES[question['kind']]}({arguments}){after}"
+
+
+_AGGREGATES = {"variance": "VARIANCE", "std": "STDDEV", "correlation": "CORR", "covariance": "COVAR_POP"}
+
+
+def _has_file(question: Mapping[str, Any]) -> bool:
+    return isinstance(kind_named(question["kind"]).subject.form, PredictionsForm)

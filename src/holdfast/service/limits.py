@@ -20,9 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import ServiceUnavailable, TooManyRequests
 from holdfast.service.connections import AT_ONCE
 from holdfast.service.errors import ProtocolError, error_payload
-from holdfast.service.monitoring import Metrics, log_event
+from holdfast.service.monitoring import Metrics, log_event, trace_request
 from holdfast.service.settings import Settings
-from holdfast.service.telemetry import trace_request
 
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
 AtOnce = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]

@@ -29,19 +29,17 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import __version__
-from holdfast.answer import AnyAnswer, Estimate
 from holdfast.cancel import Work, about_to_commit
 from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
-from holdfast.planning import plan as make_plan
 from holdfast.questions import kind_named
+from holdfast.questions.answer import AnyAnswer, Estimate
 from holdfast.questions.batch import Prices
-from holdfast.questions.budget import Budget
 from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
-from holdfast.questions.price import Price
+from holdfast.questions.price import Budget, Price
 from holdfast.questions.question import Question
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
@@ -51,6 +49,7 @@ from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
 from holdfast.session import Session
+from holdfast.session.planning import plan as make_plan
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.ask import Gone

@@ -1,4 +1,4 @@
-"""Logs and metrics: what happened, never what was asked or answered, never a secret.
+"""Logs, metrics and spans: what happened, never what was asked or answered, never a secret.
 
 A log line is one JSON object on standard error. Query texts are left out, since a caller may have written a person's
 name into one. So are the messages of unexpected errors, which might quote a value; where they happened is enough to
@@ -6,6 +6,11 @@ find them. Lines are written in batches a few times per second, because one writ
 wait for the interpreter lock. An error is written at once, with everything before it.
 
 Metrics are in Prometheus' text format, which is simple enough to write by hand. They count this process only.
+
+Spans for OpenTelemetry, with the extra `telemetry`: which route, how it ended, how long it took.
+
+As in logs, never what was asked or answered. The process's own OpenTelemetry settings decide where the spans go
+(`opentelemetry-instrument holdfast serve ...`); without an SDK they go nowhere.
 """
 
 import json
@@ -18,13 +23,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
 from pydantic_core import to_json
 
 from holdfast.errors import HoldfastError
-from holdfast.questions.budget import Budget
+from holdfast.questions.price import Budget
 
 BATCH_SECONDS = 0.1
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -170,3 +176,40 @@ def _family(name: str, kind: str, help_text: str, values: Iterable[tuple[_Labels
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+@cache
+def _telemetry() -> Any:
+    """Return OpenTelemetry's `trace` module, or None without the extra."""
+    try:
+        from opentelemetry import trace
+    except ModuleNotFoundError:
+        return None
+    return trace
+
+
+@cache
+def _tracer_of(provider: Any) -> Any:
+    return provider.get_tracer("holdfast")
+
+
+def _tracer() -> Any:
+    """Return the tracer; None without the extra, or if spans would go nowhere."""
+    trace = _telemetry()
+    provider = None if trace is None else trace.get_tracer_provider()
+    return None if provider is None or isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
+
+
+def trace_request(method: str, route: str, status: int, milliseconds: float) -> None:
+    """Record a request that has just ended as a span."""
+    tracer = _tracer()
+    if tracer is None:
+        return
+    from opentelemetry.trace import SpanKind
+
+    end = time.time_ns()
+    facts = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+    span = tracer.start_span(
+        f"{method} {route}", kind=SpanKind.SERVER, attributes=facts, start_time=end - int(milliseconds * 1e6)
+    )
+    span.end(end_time=end)

@@ -13,12 +13,12 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from holdfast.answer import AnyAnswer
 from holdfast.errors import NotSignedIn
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
 from holdfast.queries.node import identifier
 from holdfast.queries.sql.select import LONGEST_SELECT
+from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
@@ -32,10 +32,9 @@ from holdfast.service.api import NameInPath, compare_plans, overviews
 from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
 from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
+from holdfast.service.forms import examples, snippets, suggestions
 from holdfast.service.schemas import AskIn
-from holdfast.service.snippets import snippets
 from holdfast.service.state import in_thread, state_of
-from holdfast.service.suggestions import examples, suggestions
 
 PAGE_SIZE = 50  # entries
 RECENT = 8

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, create_model
 from pydantic.json_schema import models_json_schema
 
-from holdfast.answer import Record
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
 from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
+from holdfast.questions.answer import Record
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import (

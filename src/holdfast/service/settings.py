@@ -27,9 +27,9 @@ from urllib.parse import urlsplit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.compare import BEST, RowsPerQuery
+from holdfast.guarantees.plan import BEST, RowsPerQuery
 from holdfast.guarantees.request import Queries
-from holdfast.queries.declared import Declarations
+from holdfast.session.beside import Declarations
 
 PREFIX = "HOLDFAST_"
 SECRETS = ("database", "admin_token")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotSignedIn, ServiceUnavailable, UnknownName
-from holdfast.ledger.lock_file import open_private
+from holdfast.ledger.concurrency import open_private
 from holdfast.service.database import TokenDatabase, clock, read, sign_ins, tokens, write, write_transaction
 from holdfast.service.settings import check_name
 

@@ -22,15 +22,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast import check
-from holdfast.answer import Answer
 from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees.plan import VacuousPlan
 from holdfast.optimize.features import INTERCEPT
 from holdfast.optimize.fit import AUTO, LOOKS
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
-from holdfast.planning import plan
 from holdfast.queries.node import identifier, literal_text
+from holdfast.questions.answer import Answer
 from holdfast.session import Session
+from holdfast.session.planning import plan
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]

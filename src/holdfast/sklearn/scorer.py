@@ -32,13 +32,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from holdfast import check
-from holdfast.answer import Answer
 from holdfast.board import Board
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.release import TOO_HIGH, TOO_LOW
+from holdfast.guarantees.statistic import TOO_HIGH, TOO_LOW
+from holdfast.questions.answer import Answer
 from holdfast.questions.check import ERRORS, CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
-from holdfast.questions.groups import GroupsAnswer
+from holdfast.questions.mean import GroupsAnswer
 from holdfast.questions.submit import SubmitAnswer, metric_of
 from holdfast.session import Session
 

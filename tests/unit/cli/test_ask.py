@@ -10,12 +10,12 @@ import pytest
 import toys
 from examples import few
 from holdfast import InvalidArgument, Session
-from holdfast.answer import Answer
 from holdfast.cli import main
 from holdfast.cli.messages import PLAN_FLAGS, spell
 from holdfast.guarantees import GUARANTEES
 from holdfast.mechanisms import MECHANISMS
 from holdfast.questions import KINDS
+from holdfast.questions.answer import Answer
 from holdfast.questions.kind import Kind, kind_of
 from holdfast.questions.mean import mean
 from holdfast.questions.options import About, Choice, Form, Option, Query, Whole

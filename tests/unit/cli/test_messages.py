@@ -13,7 +13,7 @@ SOURCE = Path(holdfast.__file__).parent
 ROOMS = ("guarantees", "mechanisms", "questions", "queries", "optimize", "rows", "ledger")
 FILES = [
     *(path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))),
-    SOURCE / "answering.py",
+    SOURCE / "session" / "answering.py",
     SOURCE / "session.py",
 ]
 ARGUMENT = re.compile(r"(?<![\w<>!=:])[a-z_]+=(?![=\w{~]| \w+ =)")

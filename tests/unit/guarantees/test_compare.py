@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.compare import PACES, Reading, paced, readings
 from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.plan import PACES, Reading, paced, readings
 from holdfast.guarantees.terms import Goal
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 
 ENDLESS = [  # rows, question, margin: within one per cent, or narrower
     *((10**6, number, margin) for number, margin in ((1, 0.009), (100, 0.012), (1_000, 0.017), (10_000, 0.031))),

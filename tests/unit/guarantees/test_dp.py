@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.guarantees.guarantee import EVERYTHING
-from holdfast.guarantees.release import NoisyMeans
-from holdfast.planning import plan
+from holdfast.guarantees.statistic import NoisyMeans
+from holdfast.session.planning import plan
 from planned import planned
 
 

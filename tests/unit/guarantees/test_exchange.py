@@ -14,7 +14,7 @@ from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.statistic import OutcomeShares
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share
 

@@ -10,8 +10,8 @@ import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
 from holdfast.guarantees.mathematics import exchange
-from holdfast.guarantees.release import NoisyMeans
-from holdfast.planning import plan
+from holdfast.guarantees.statistic import NoisyMeans
+from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Share
 

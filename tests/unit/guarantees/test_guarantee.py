@@ -11,13 +11,12 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, full_scan_margin, ratio
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SingleFlips
-from holdfast.planning import plan
+from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, Release, SingleFlips
 from holdfast.queries.query import Query
 from holdfast.questions.question import Drawing
 from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
+from holdfast.session.planning import plan
 from pairwise import pairwise
 from planned import PAIRS, certified, covered, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share

@@ -9,10 +9,9 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information
 from holdfast.guarantees.mathematics import cost
 from holdfast.guarantees.mathematics.concentration import kl, kl_range
-from holdfast.guarantees.release import Tally
-from holdfast.guarantees.statistic import OneMean, OutcomeShares
+from holdfast.guarantees.statistic import OneMean, OutcomeShares, Tally
 from holdfast.mechanisms.noisy_means import Laplace
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share
 

@@ -6,12 +6,11 @@ import pytest
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.mathematics import cost, sizes
-from holdfast.guarantees.release import NoisyMeans, Tally
-from holdfast.guarantees.statistic import GroupMean, OneShare
+from holdfast.guarantees.statistic import GroupMean, NoisyMeans, OneShare, Tally
 from holdfast.mechanisms import MECHANISMS
 from holdfast.optimize.losses import Squared
-from holdfast.planning import plan
 from holdfast.session import Session
+from holdfast.session.planning import plan
 from planned import planned
 
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.plan import Plan, write_margin
 from holdfast.guarantees.request import MOST_ROWS
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 from pairwise import pairwise
 from planned import PAIRS, planned
 

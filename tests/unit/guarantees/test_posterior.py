@@ -11,9 +11,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
-from holdfast.guarantees.release import Tally
-from holdfast.guarantees.statistic import OutcomeShares
-from holdfast.planning import plan
+from holdfast.guarantees.statistic import OutcomeShares, Tally
+from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share
 

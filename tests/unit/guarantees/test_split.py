@@ -6,7 +6,7 @@ from math import log
 import pytest
 
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl_range
-from holdfast.guarantees.release import ExactMeans
+from holdfast.guarantees.statistic import ExactMeans
 from holdfast.guarantees.terms import Terms
 from planned import planned
 

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import Release
 from holdfast.lab import MECHANISM_NAMES, attack, contender
 from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.attack import processes_for
@@ -16,7 +16,7 @@ from holdfast.lab.baselines import FullLaplace, Naive, Thresholdout
 from holdfast.lab.populations import FinitePopulation, TableRule
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.noisy_means import Laplace
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 
 SETTINGS = {"rows": 200, "queries": 21, "worlds": 3, "seed": 5}
 

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from scipy.stats import norm
 
-from holdfast.lab import flights
+from holdfast.lab import populations
 from holdfast.lab.demo import (
     POPULATION_SHARE,
     Demo,
@@ -28,8 +28,8 @@ from holdfast.lab.demo import (
     steps,
     to_json,
 )
-from holdfast.lab.flights import signal
 from holdfast.lab.plots import demo_picture
+from holdfast.lab.populations import signal
 
 ROWS, QUESTIONS = 20_000, 1_500
 
@@ -37,7 +37,7 @@ ROWS, QUESTIONS = 20_000, 1_500
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "flights.parquet"
-    flights.write(path, ROWS, np.random.default_rng(3), signals=60)
+    populations.write(path, ROWS, np.random.default_rng(3), signals=60)
     return path
 
 
@@ -51,7 +51,7 @@ def test_steps_ask_exactly_so_many_questions(questions):
 
 
 def test_ten_thousand_questions_need_no_more_signals_than_there_are():
-    assert steps(9_999)[-1].signal < flights.SIGNALS
+    assert steps(9_999)[-1].signal < populations.SIGNALS
 
 
 def test_naive_claims_are_those_of_the_rule(sample):
@@ -83,7 +83,7 @@ def test_the_rule_is_worth_nothing_on_other_rows(sample):
         (a, b, ((rows[signal(a)] == rows[signal(b)]) == rows["outcome"]).mean()) for b in range(60) for a in range(b)
     ]
     rule = PairRule(answers)
-    others = flights.draw(ROWS, np.random.default_rng(4), signals=60)
+    others = populations.draw(ROWS, np.random.default_rng(4), signals=60)
     assert abs(rule(others).mean() - 0.5) <= 5 / (2 * sqrt(ROWS))
     assert rule(rows).mean() - 0.5 > 5 / (2 * sqrt(ROWS))
 

@@ -11,7 +11,7 @@ from holdfast.lab import selftest
 from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import MechanismOracle, PlanContender
 from holdfast.lab.selftest import strongest_analyst
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 
 PLAN = plan(rows=2_000, queries=100)
 

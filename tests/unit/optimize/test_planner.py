@@ -12,7 +12,7 @@ import holdfast as hf
 from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import descent
-from holdfast.optimize.boosting import runs_for
+from holdfast.optimize.descent import runs_for
 from holdfast.optimize.planner import Problem
 from holdfast.optimize.planner import plan_descent as plan_anew
 

@@ -5,8 +5,8 @@ from datetime import date, datetime
 import polars as pl
 import pytest
 
+from holdfast.queries.node import AddedColumn, Step, Steps
 from holdfast.queries.sql.parse import from_text
-from holdfast.queries.steps import AddedColumn, Step, Steps
 from holdfast.schema import Column
 from query_examples import SCHEMA
 

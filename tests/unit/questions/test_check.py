@@ -22,16 +22,16 @@ from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
-from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
+from holdfast.guarantees.statistic import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells
-from holdfast.planning import plan
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import DifferenceGuess, Guess, functions_nats
 from holdfast.questions.check import CheckAnswer
 from holdfast.rows.draws import AllRows
 from holdfast.rows.open import open_rows
+from holdfast.session.planning import plan
 
 ROWS = 10_000
 YES = 2_345  # of the held rows

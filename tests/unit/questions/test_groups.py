@@ -10,13 +10,12 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.answer import TOO_FEW, Estimate, Record
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.queries.build import build_difference, build_groups, build_histogram
 from holdfast.queries.query import Query
+from holdfast.questions.answer import TOO_FEW, Estimate, Record
 from holdfast.questions.difference import DifferenceAnswer
-from holdfast.questions.groups import GroupsAnswer
-from holdfast.questions.mean import MEAN, AskMean
+from holdfast.questions.mean import MEAN, AskMean, GroupsAnswer
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 from holdfast.session import Session

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.answer import record_of
 from holdfast.errors import LedgerDamaged
 from holdfast.questions import KINDS
+from holdfast.questions.answer import record_of
 from holdfast.questions.history import SCHEMA, answer_from, history_frame
 from holdfast.session import Session
 from planned import planned

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.mathematics.posterior_means import look_share
-from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import Tally
 from holdfast.questions.batch import Questions
 from holdfast.questions.stages import FIRST_LOOK
 from holdfast.session import Session

@@ -7,7 +7,7 @@ import pytest
 import holdfast as hf
 from counting_rows import CountingRows
 from holdfast.optimize import losses
-from holdfast.optimize.boosting import runs_for
+from holdfast.optimize.descent import runs_for
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.fit import LOOKS
 from holdfast.optimize.objective import AccuracyAt

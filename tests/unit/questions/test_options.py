@@ -15,7 +15,6 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
 from holdfast.ledger import Cost
 from holdfast.optimize.losses import LinearLoss
-from holdfast.planning import plan
 from holdfast.questions import KINDS
 from holdfast.questions.options import (
     BoxForm,
@@ -33,6 +32,7 @@ from holdfast.questions.options import (
 )
 from holdfast.questions.question import Beside, Context
 from holdfast.schema import Column, Schema, Type
+from holdfast.session.planning import plan
 
 COLUMNS = (("b", Type.BOOL), ("x", Type.FLOAT), ("g", Type.INT), ("s", Type.STRING), ("d", Type.DATE))
 SCHEMA = Schema(tuple(Column(name, kind, False) for name, kind in COLUMNS))

@@ -10,10 +10,9 @@ import pytest
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import Cost, Spent
-from holdfast.planning import plan
-from holdfast.questions.budget import Budget
-from holdfast.questions.price import Price
+from holdfast.questions.price import Budget, Price
 from holdfast.session import Session
+from holdfast.session.planning import plan
 from planned import planned
 
 

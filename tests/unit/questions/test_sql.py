@@ -9,9 +9,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.queries.build import build_mean
-from holdfast.queries.declared import Declarations
 from holdfast.questions.sql import select, written_table
 from holdfast.rows.memory import memory_rows
+from holdfast.session.beside import Declarations
 
 duckdb = pytest.importorskip("duckdb")
 

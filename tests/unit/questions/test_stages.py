@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.answer import write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
-from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import Tally
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
-from holdfast.queries.moments import Quadratic, Sliced
+from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
+from holdfast.questions.answer import write_end
 from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Context, Drawing
 from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of

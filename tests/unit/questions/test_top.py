@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.answer import Estimate
-from holdfast.queries.spelling import Alphabet, Branch, Spelled
-from holdfast.questions.top import CHARACTERS, FEWER, WAYS, LetterSearch, rounds
+from holdfast.questions.answer import Estimate
+from holdfast.questions.top import CHARACTERS, FEWER, WAYS, Alphabet, Branch, LetterSearch, Spelled, rounds
 
 TEXTS = st.lists(st.text("abcdeX", max_size=4), min_size=1, max_size=60)
 LETTERS = Alphabet("abcde")

@@ -17,9 +17,9 @@ import pytest
 import holdfast as hf
 from holdfast.errors import RowSourceError
 from holdfast.queries.build import build_mean
-from holdfast.rows import blocks
+from holdfast.rows import array_files
 from holdfast.rows import folder as folder_module
-from holdfast.rows.blocks import BLOCK, BlockHashes
+from holdfast.rows.array_files import BLOCK, BlockHashes
 from holdfast.rows.draws import AllRows
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.open import open_rows
@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every folder count as too large to be checked before its first answer, and the check take no rests."""
     monkeypatch.setattr(folder_module, "AT_ONCE", 0)
-    monkeypatch.setattr(blocks, "_RESTS", 0)
+    monkeypatch.setattr(array_files, "_RESTS", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_damage_in_a_large_folder_is_found_in_the_background_and_refuses_every_q
 
 @pytest.mark.usefixtures("large")
 def test_an_intact_folder_passes_and_is_checked_again_now_and_then(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_AGAIN", 0.01)
+    monkeypatch.setattr(array_files, "_AGAIN", 0.01)
     with hf.Session(folder_of(path), queries=10) as session:
         assert 0.4 < session.mean("flag").value < 0.6
         assert checks()
@@ -189,7 +189,7 @@ def test_what_the_disk_cannot_read_is_damage(path: Path, monkeypatch: pytest.Mon
     def broken(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(blocks, "_fill", broken)
+    monkeypatch.setattr(array_files, "_fill", broken)
     with pytest.raises(RowSourceError, match="is damaged"):
         open_rows(folder_of(path))
 
@@ -205,7 +205,7 @@ def test_a_folder_that_was_written_anew_is_no_damage_to_those_who_read_the_old_o
 
 @pytest.mark.usefixtures("large")
 def test_the_check_ends_with_the_session_or_with_the_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_RESTS", 1e6)
+    monkeypatch.setattr(array_files, "_RESTS", 1e6)
     with hf.Session(folder_of(path), queries=10):
         assert len(checks()) == 1
     finish_check()
@@ -227,7 +227,7 @@ def test_the_check_ends_with_the_session_or_with_the_rows(path: Path, monkeypatc
 @pytest.mark.usefixtures("large")
 def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
     program = (
-        "import sys, holdfast.rows.blocks as b, holdfast as hf\n"
+        "import sys, holdfast.rows.array_files as b, holdfast as hf\n"
         "b._RESTS = 1e6\n"
         "import holdfast.rows.folder as f; f.AT_ONCE = 0\n"
         "rows = hf.open(sys.argv[1])"
@@ -242,7 +242,7 @@ def test_a_forked_process_checks_for_itself(path: Path) -> None:
     program = """
 import os, sys, time, numpy as np, holdfast as hf
 import holdfast.rows.folder as f; f.AT_ONCE = 0
-import holdfast.rows.blocks as b; b._RESTS = 0; b._AGAIN = 0.01
+import holdfast.rows.array_files as b; b._RESTS = 0; b._AGAIN = 0.01
 session = hf.Session(sys.argv[1], queries=100)
 session.mean("flag")
 if os.fork() == 0:
@@ -285,7 +285,7 @@ def test_blocks_do_not_depend_on_how_the_bytes_arrive(size: int) -> None:
 
 
 def test_every_block_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 1 << 12)
+    monkeypatch.setattr(array_files, "BLOCK", 1 << 12)
     pl.DataFrame({"x": np.arange(10_000)}).write_parquet(tmp_path / "t.parquet")
     folder = tmp_path / "t.parquet.holdfast"
     assert isinstance(open_rows(tmp_path / "t.parquet"), FolderRows)

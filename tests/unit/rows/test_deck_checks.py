@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.beside import witnesses_beside
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.drawers import COINS
 from holdfast.ledger.opening import forget_all
@@ -21,6 +20,7 @@ from holdfast.rows.dealing import Job
 from holdfast.rows.deck import KEPT, Deck
 from holdfast.rows.kept import Division, KeptRows
 from holdfast.rows.scans.files import FileScan
+from holdfast.session.beside import witnesses_beside
 
 ROWS, SHARE = 2_000, 0.1
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here

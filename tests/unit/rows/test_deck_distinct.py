@@ -18,11 +18,11 @@ from holdfast.optimize.gradient import GradientAt, Scales
 from holdfast.queries.build import build_mean
 from holdfast.rows import cards as cards_
 from holdfast.rows import sorting
+from holdfast.rows.cards import cards_for_distinct, cards_taken
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.rows.draws import WithoutReplacement, first_appearances
 from holdfast.rows.folder import Manifest
-from holdfast.rows.hand import cards_for_distinct, cards_taken
 
 ROWS = 20_000
 Chosen = Callable[[np.ndarray], np.ndarray]

@@ -16,7 +16,7 @@ import holdfast as hf
 from holdfast.errors import RowSourceError
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.objective import LossAt
-from holdfast.rows import blocks, pack_files, packs
+from holdfast.rows import array_files, packs
 from holdfast.rows.draws import WithReplacement
 
 ROWS = 500
@@ -92,7 +92,7 @@ def test_a_pack_of_other_rows_or_another_version_is_made_anew(file, monkeypatch)
 
 def change(path: Path) -> None:
     with path.open("r+b") as opened:
-        opened.seek(blocks.HEADER + 40)
+        opened.seek(array_files.HEADER + 40)
         opened.write(b"\x00\x00\x40\x40")
 
 
@@ -111,7 +111,7 @@ def test_a_large_pack_that_was_changed_is_found_in_the_background(file, monkeypa
     source, _ = fitted(file)
     for path in source.location.glob("pack-*.npy"):
         change(path)
-    monkeypatch.setattr(blocks, "AT_ONCE", 0)
+    monkeypatch.setattr(array_files, "AT_ONCE", 0)
     found, _ = fitted(file, times=1)
     for _ in range(200):
         if found._check._fault is not None:
@@ -130,7 +130,7 @@ def test_a_mapped_pack_that_is_cut_off_is_refused(file):
 
 
 def test_where_there_is_no_room_packs_stay_in_memory(file, monkeypatch):
-    monkeypatch.setattr(pack_files, "MOST_BYTES", ROWS * 4)  # the target's
+    monkeypatch.setattr(packs, "MOST_STORED", ROWS * 4)  # the target's
     source, _ = fitted(file)
     assert len(kept_files(source)) == 2
     assert len(source._packs._kept) == 2
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(file, monkeypatch):
         raise OSError(28, "No space left on device")
 
     _, before = fitted(file, times=1)
-    monkeypatch.setattr(pack_files.ArrayFile, "append", full)
+    monkeypatch.setattr(packs.ArrayFile, "append", full)
     source, after = fitted(file)
     assert not kept_files(source)
     assert len(source._packs._kept) == 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.answer import TOO_FEW
+from holdfast.questions.answer import TOO_FEW
 from holdfast.service import charts
 
 

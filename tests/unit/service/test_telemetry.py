@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service import telemetry
+from holdfast.service import monitoring
 from serving import Running, settings, table
 
 
@@ -17,7 +17,7 @@ def test_requests_become_spans_without_what_was_asked(tmp_path: Path, monkeypatc
     kept = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    monkeypatch.setattr(telemetry, "_tracer", lambda: provider.get_tracer("holdfast"))
+    monkeypatch.setattr(monitoring, "_tracer", lambda: provider.get_tracer("holdfast"))
     with Running(settings(table(tmp_path, rows=300))) as server, server.client(server.token("ana")) as client:
         assert client.post("/api/v1/datasets/flights/ask", json={"query": "carrier = 'zebra'"}).status_code == 200
         assert client.get("/nothing/of/the/kind").status_code == 404
@@ -32,5 +32,5 @@ def test_requests_become_spans_without_what_was_asked(tmp_path: Path, monkeypatc
 
 
 def test_without_the_extra_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "_tracer", lambda: None)
-    telemetry.trace_request("GET", "/", 200, 1.0)
+    monkeypatch.setattr(monitoring, "_tracer", lambda: None)
+    monitoring.trace_request("GET", "/", 200, 1.0)

@@ -14,7 +14,7 @@ from holdfast.cli.options import Data, Json, Ledger, Unit, open_session, with_pl
 from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
 
 if TYPE_CHECKING:
-    from holdfast.answer import AnyAnswer
+    from holdfast.questions.answer import AnyAnswer
     from holdfast.questions.kind import Kind
     from holdfast.questions.options import Option
 
@@ -102,13 +102,13 @@ def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]
 
 
 def _heading(answer: "AnyAnswer") -> str:
-    from holdfast.questions.groups import GroupsAnswer
+    from holdfast.questions.mean import GroupsAnswer
 
     return ", ".join(answer.by) if isinstance(answer, GroupsAnswer) else "category"
 
 
 def _show(answer: "AnyAnswer") -> None:
-    from holdfast.answer import Answer, rounded_alike
+    from holdfast.questions.answer import Answer, rounded_alike
     from holdfast.questions.check import SAYS, CheckAnswer
 
     say(answer.question, bold=True)

@@ -34,8 +34,8 @@ def command(
         raise InvalidArgument(f"FILE must be in a folder that is there; {folder} is not.", name="to")
     place = ledger or target
     if is_data(target):
-        from holdfast.beside import ledger_beside
         from holdfast.rows.open import open_rows
+        from holdfast.session.beside import ledger_beside
 
         rows = open_rows(target)
         place, dataset = ledger or str(ledger_beside(rows)), dataset or rows.name

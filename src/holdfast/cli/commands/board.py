@@ -157,7 +157,7 @@ def standings(board: BoardPlace, ledger: Ledger = None, json: Json = False) -> N
     \b
     holdfast board standings labels.board.holdfast
     """
-    from holdfast.answer import Estimate
+    from holdfast.questions.answer import Estimate
 
     with _opened(board, ledger) as opened:
         rows = opened.standings().to_dicts()

@@ -7,7 +7,7 @@ from holdfast.cli.output import say, show_json
 
 if TYPE_CHECKING:
     from holdfast.guarantees.plan import Plan
-    from holdfast.questions.budget import Budget
+    from holdfast.questions.price import Budget
 
 NO_ARGS_IS_HELP = True
 
@@ -25,7 +25,7 @@ def command(data: Data, ledger: Ledger = None, json: Json = False) -> None:
     if file is not None:
         from holdfast.guarantees.plan import Plan
         from holdfast.ledger import audit
-        from holdfast.questions.budget import Budget
+        from holdfast.questions.price import Budget
 
         found = audit(file)
         plan = Plan.from_dict(found.genesis["terms"], location=f"The ledger {found.location}")

@@ -44,7 +44,7 @@ def command(
     from pathlib import Path
 
     from holdfast.errors import InvalidArgument
-    from holdfast.questions.expectations import BROKEN, OPEN, judge, read_expectations, refuse_unreachable
+    from holdfast.questions.batch import BROKEN, OPEN, judge, read_expectations, refuse_unreachable
 
     if not Path(expectations).is_file():
         raise InvalidArgument(

@@ -24,12 +24,12 @@ def command(
     """
     from pathlib import Path
 
-    from holdfast.beside import ledger_beside
     from holdfast.errors import InvalidArgument
     from holdfast.ledger import Cost, exists
+    from holdfast.rows.cards import cards_taken
     from holdfast.rows.deck import Deck, is_deck
-    from holdfast.rows.hand import cards_taken
     from holdfast.session import Session
+    from holdfast.session.beside import ledger_beside
 
     if not is_deck(Path(deck)):
         raise InvalidArgument(f"deck must be a deck that `holdfast deal` made; got {deck!r}.", name="deck")

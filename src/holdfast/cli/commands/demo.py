@@ -84,7 +84,7 @@ def command(
 
 
 def _show_tour(answers: list[TourAnswer]) -> None:
-    from holdfast.answer import Estimate, write_estimate
+    from holdfast.questions.answer import Estimate, write_estimate
 
     rows = []
     for answer in answers:

@@ -23,7 +23,7 @@ def command(
     holdfast history flights.parquet
     holdfast history flights.parquet --limit 1000 --json
     """
-    from holdfast.answer import Estimate
+    from holdfast.questions.answer import Estimate
     from holdfast.questions.history import history_frame
 
     with looking(data, ledger) as session:

@@ -33,7 +33,7 @@ def command(
     """
     from pathlib import Path
 
-    from holdfast.parts import hold_back, part_paths
+    from holdfast.session.parts import hold_back, part_paths
 
     with noting_warnings() as notes:
         names = () if id is None else id.split(",")  # "" is the name that pandas gives its index in a file

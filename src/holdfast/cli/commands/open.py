@@ -41,9 +41,9 @@ def command(
     holdfast open visits.parquet --unit patient
     holdfast open flights.csv --folder /fast/disk/flights.holdfast
     """
-    from holdfast.beside import declare, ledger_beside
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
+    from holdfast.session.beside import declare, ledger_beside
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None

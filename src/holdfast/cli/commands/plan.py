@@ -58,7 +58,7 @@ def command(
     holdfast plan --rows 100000 --flips 5000           single flips
     """
     from holdfast.guarantees import plan as plans
-    from holdfast.planning import plan
+    from holdfast.session.planning import plan
 
     counted: Any = int(data) if data is not None and data.isdecimal() else data  # a number is refused, with a hint
     made = plan(

@@ -36,8 +36,8 @@ def command(
 
     place, fingerprint, witnesses = ledger or target, None, list["Witness"]()
     if is_data(target):
-        from holdfast.beside import ledger_beside, witnesses_beside
         from holdfast.rows.open import open_rows
+        from holdfast.session.beside import ledger_beside, witnesses_beside
 
         rows = open_rows(target)
         place, fingerprint = ledger or str(ledger_beside(rows)), rows.fingerprint
@@ -58,8 +58,7 @@ def _server(database: str, fingerprint: str) -> "Witness":
     from holdfast.ledger import content_of
 
     try:
-        from holdfast.service.database import TokenDatabase
-        from holdfast.service.witness import DatabaseWitness
+        from holdfast.service.database import DatabaseWitness, TokenDatabase
     except ModuleNotFoundError as error:
         message = f"A server's database needs {error.name}. Install it with: pip install 'holdfast[server]'."
         raise MissingExtra(message, extra="server") from error

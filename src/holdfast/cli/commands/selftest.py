@@ -41,7 +41,7 @@ def command(
     """
     from holdfast.lab.attack import processes_for
     from holdfast.lab.selftest import selftest
-    from holdfast.planning import plan
+    from holdfast.session.planning import plan
 
     if data is not None:
         if any(given is not None for given in (rows, queries, margin, confidence)):

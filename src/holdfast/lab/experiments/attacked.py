@@ -21,8 +21,8 @@ from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.noisy_means import Gaussian, Laplace
-from holdfast.planning import plan
 from holdfast.rows.draws import Order
+from holdfast.session.planning import plan
 
 CONFIDENCE = 0.95
 ORDER = ("exchange", "posterior", "information", "gaussian", "dp", "paper", "split")

@@ -23,11 +23,11 @@ from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.noisy_means import Laplace
-from holdfast.planning import plan
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
+from holdfast.session.planning import plan
 
 BETA, ALPHA, QUERIES = 0.05, 0.1, 1_000
 UNIVERSE = 10**9

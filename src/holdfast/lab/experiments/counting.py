@@ -17,8 +17,8 @@ from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.noisy_means import Laplace
-from holdfast.planning import plan
 from holdfast.rows.memory import memory_rows
+from holdfast.session.planning import plan
 
 BETA, QUERIES = 0.05, 1_000
 COUNTS = ("A1 (paper)", "averaged coins (paper)", "averaged coins (information)", "averaged coins (exchange)")

@@ -6,7 +6,7 @@ from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, table
 from holdfast.lab.experiments.sample_size import SizeGoal, least_rows
 from holdfast.lab.plots import Chart, Series
-from holdfast.planning import plan
+from holdfast.session.planning import plan
 
 ORDER = ("exchange", "posterior", "information", "dp", "paper", "split")
 STYLE = {"exchange": "coins", "posterior": "a1", "information": "gaussian", "dp": "laplace", "paper": "naive",

@@ -27,8 +27,7 @@ from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullGradient
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Chart, Series, guide
-from holdfast.optimize.boosting import CoinChoice, Contest
-from holdfast.optimize.descent import Descent
+from holdfast.optimize.descent import CoinChoice, Contest, Descent
 from holdfast.optimize.domain import Box
 from holdfast.optimize.gradient import CoinGradient
 from holdfast.optimize.losses import Loss

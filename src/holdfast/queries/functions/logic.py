@@ -9,8 +9,7 @@ import polars as pl
 
 from holdfast.queries.functions.operation import PHYSICAL, Operation, common_type
 from holdfast.queries.functions.times import within_years
-from holdfast.queries.node import Node
-from holdfast.queries.steps import Case
+from holdfast.queries.node import Case, Node
 from holdfast.schema import Type
 
 _TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]

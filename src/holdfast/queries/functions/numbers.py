@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from holdfast.queries.functions.operation import PHYSICAL, Build, Operation
-from holdfast.queries.node import SUM, Node
-from holdfast.queries.steps import Case
+from holdfast.queries.node import SUM, Case, Node
 from holdfast.schema import Type
 
 _FLOAT = PHYSICAL[Type.FLOAT]

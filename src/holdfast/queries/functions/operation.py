@@ -10,8 +10,7 @@ from typing import Literal
 import polars as pl
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.node import COMPARISONS, Node
-from holdfast.queries.steps import Case
+from holdfast.queries.node import COMPARISONS, Case, Node
 from holdfast.schema import Type
 
 NullRule = Literal["any", "all", "may", "never"]

@@ -20,7 +20,7 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import keeps
-from holdfast.rows.header import required_columns
+from holdfast.rows.scans.header import required_columns
 from holdfast.rows.scans.objects import REMOTE, listed
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
 from holdfast.schema import Type

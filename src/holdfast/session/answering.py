@@ -19,13 +19,12 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar, cast
 
-from holdfast.answer import AnyAnswer
-from holdfast.beside import explored_beside, ids_beside
 from holdfast.cancel import about_to_commit, drop
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Reach
+from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from
@@ -40,6 +39,7 @@ from holdfast.rows.draws import Order
 from holdfast.rows.local import ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
+from holdfast.session.beside import explored_beside, ids_beside
 
 ORDER, NAMES = "order of rows", "names of submissions"  # purposes for which the ledger derives keys
 A = TypeVar("A", bound=AnyAnswer)

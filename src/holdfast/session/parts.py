@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from holdfast import check
-from holdfast.beside import EXPLORE, HELD, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
@@ -25,6 +24,7 @@ from holdfast.rows.open import open_rows
 from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.rows.source import RowSource, Table
 from holdfast.session import Session
+from holdfast.session.beside import EXPLORE, HELD, ledger_beside, witnesses_beside
 
 LEAST = 20  # fewest rows of an exploration part that can show whether a column names the rows
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.compare import BEST, RowsPerQuery
-from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.plan import BEST, Plan, RowsPerQuery
 from holdfast.guarantees.request import ROWS_ARE, PlanRequest, Queries
 
 if TYPE_CHECKING:

@@ -14,24 +14,19 @@ from typing import Any, Self
 import polars as pl
 
 from holdfast import check, notebook
-from holdfast.answer import AnyAnswer, Record
-from holdfast.answering import Answering
-from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.compare import BEST, RowsPerQuery
-from holdfast.guarantees.plan import VacuousPlan
+from holdfast.guarantees.plan import BEST, RowsPerQuery, VacuousPlan
 from holdfast.guarantees.request import PlanRequest, Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
+from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
-from holdfast.questions.budget import Budget
-from holdfast.questions.history import Standings, history_frame
+from holdfast.questions.history import Registered, Standings, history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Price, require_affordable
+from holdfast.questions.price import Budget, Price, require_affordable
 from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
-from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
@@ -40,6 +35,8 @@ from holdfast.rows.open import open_rows
 from holdfast.rows.source import Kept, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
+from holdfast.session.answering import Answering
+from holdfast.session.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 
 SHARES = "All sessions of this process on these rows share one budget:"
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
-from holdfast.pictures import Line, Panel, Picture
+from holdfast.questions.pictures import Line, Panel, Picture
 
 if TYPE_CHECKING:
     import polars as pl
