@@ -35,9 +35,8 @@ THREADS = 8
 TRACED = (
     "ledger/database.py",
     "ledger/ledger.py",
-    "ledger/lock_file.py",
     "ledger/sqlite.py",
-    "ledger/group_commit.py",
+    "ledger/concurrency.py",
     "ledger/places.py",
     "ledger/watched.py",
     "ledger/witness.py",

@@ -1,9 +1,8 @@
 """One file, one guarantee: statement, plan, price, interval, margin.
 
 guarantee     what a guarantee is; terms and goals
-statistic     what is asked of the population, as guarantees see it
-release       what leaves a mechanism
-plan          what a plan says; request: what a caller asks for, and how plans are made; compare: other ways to ask
+statistic     what is asked of the population, and what leaves a mechanism, as guarantees see them
+plan          what a plan says, and other ways to ask; request: what a caller asks for, and how plans are made
 exchange, posterior, gaussian, information, split, dp, paper    the guarantees
 expectation   the paper's promise in expectation, for comparison
 checks        says only whether guesses hold

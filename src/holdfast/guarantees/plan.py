@@ -1,7 +1,6 @@
 """A plan: the numbers that a session fixes before its first question, and what other ways to ask would reach.
 
-Other ways to ask the same questions: planned, without an end, by checks, by splitting; each fast, balanced or best.
-
+The same questions can be asked planned, without an end, by checks or by splitting, each fast, balanced or best.
 `holdfast.plan` shows them as a table, so that users can compare them on their own rows without knowing these words.
 """
 

@@ -15,7 +15,7 @@ A row drawn for a question has one of finitely many outcomes. A statistic is a s
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
 the interval of each. Mechanisms and guarantees work with statistics; they know nothing about question kinds.
 
-What leaves a mechanism: all that anybody learns about the rows, in the forms that guarantees can certify.
+A release is all that anybody learns about the rows, in one of the forms that guarantees can certify.
 """
 
 from abc import ABC, abstractmethod

@@ -1,15 +1,13 @@
 """The lab: where promises are attacked, measured and compared on data whose population is known.
 
-populations     rows with known means, and questions about them
+populations     rows with known means, and questions about them; a made-up table of flights
 analysts        who asks: attacks that adapt to the answers
-baselines       what people use instead of holdfast, to answer and to fit models
+baselines       what people use instead of holdfast, to answer and to fit models, and the error bounds they prove
 contenders      who answers: mechanisms by name, plans and sessions
-published       the error bounds that other papers prove, with their best parameters
 attack          any analyst against any contender, in many worlds
 selftest        does a plan keep its promise?
 monitors        the monitors of the transfer theorems
 experiments     measurements of the paper's table and claims
-flights         a made-up table of flights
 demo            a tour of the questions, and a discovery in noise; demo_checks: its second act
 plots           all figures
 """

@@ -7,7 +7,7 @@ Every step along the full gradient reads every row, exactly or with Gaussian noi
 k d n^2 gradient evaluations. Without noise (`sigma` 0), descent fits the rows, not the population, once losses depend
 on earlier answers.
 
-Half-widths that others have proved for adaptive questions, each with its free parameters at their best values.
+Half-widths that others have proved for adaptive questions have their free parameters at their best values:
 
 gaussian_by_jung      means of all rows with Gaussian noise, by the transfer theorem of Jung et al.
 gaussian_by_rogers    the same, by the theorem of Rogers et al. that their experiments use

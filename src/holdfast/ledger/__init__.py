@@ -1,19 +1,14 @@
 """The one budget of a dataset: append-only, hash-chained, durable before visible, shared by everyone.
 
-entry.py         the values a ledger holds: cost, place, entry, head
+store.py         the values a ledger holds (cost, place, entry, head), and the interface of a store, which keeps them
 chain.py         the hash chain: canonical text, digests, links; re-checking them
 tree.py          a Merkle tree over their hashes
-receipt.py       proof of one entry for somebody who does not have the ledger
-store.py         the interface of a store, which holds the rows of a ledger
+verify.py        proof of one entry for somebody who does not have the ledger; re-checking a whole ledger
 memory.py        a store in the memory of this process
-database.py      a store in two tables (tables.py) of a database: sqlite.py (one file), postgres.py (a server)
-lock_file.py     the lock file on which processes that write one SQLite file queue
-forks.py         closing connections before a fork; resetting state in the child
-group_commit.py  one thread that writes for all waiting threads
+database.py      a store in two tables of a database: sqlite.py (one file), postgres.py (a server)
+concurrency.py   one committing thread; forks; the queue of writing processes; one answer at a time to a question
 places.py        places that a process has taken ahead
-in_flight.py     letting one thread at a time answer a given question
 drawn.py         entries that are not written yet: the first one, and answers that nobody has seen
-reading.py       reading a ledger back and re-checking it
 ledger.py        the rules: begin, find, reserve, commit
 witness.py       witnesses, which remember the newest entry of a ledger; watched.py compares the ledger with them
 opening.py       finding a ledger at a location

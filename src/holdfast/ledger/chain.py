@@ -7,7 +7,7 @@
             lower-case hexadecimal characters
 
 Changing, dropping or swapping any entry changes every hash after it, so a published head pins all entries before it.
-The chain proves this to a reader of all entries; the tree proves it to somebody who is shown one entry (receipt.py).
+The chain proves this to a reader of all entries; the tree proves it to somebody who is shown one entry (verify.py).
 
 >>> link(0, START.hash, digest(canonical({"b": 1, "a": "ü"})), tree.root(""))
 'cc7cee03b3777595a419d0aa7f88254532e57d2a117193445e936481fc7504c8'

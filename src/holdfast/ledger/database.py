@@ -2,8 +2,6 @@
 
 Writers of one ledger must take turns anyway (each entry contains the hash of the one before), so a second writing
 connection would only wait inside the database instead of here. Reads are short and never wait for writers.
-
-The two tables of a database that holds ledgers, and the statements about them.
 """
 
 import sys

@@ -3,8 +3,6 @@
 A store knows rows and their order, but nothing about budgets. Rows are only ever appended, together with the new tip,
 in one transaction: a row, once written, is there for good, and reading in pieces is safe. A store also keeps the
 ledger's secret, which no entry contains.
-
-What a ledger holds, as frozen values.
 """
 
 import os

@@ -1,13 +1,13 @@
 """Proofs: a receipt for one entry, and a re-check of the whole ledger.
 
+A receipt proves one entry to somebody who has neither the data nor the ledger, only a published head:
+
     1  the entry's text, the hash before it and the root before it give the entry's hash
     2  the entry's hash and the path give the root that the head contains
     3  that root, the digest of the head's text and the hash before the head give the head's hash
 
 A receipt is as large as the text, plus 64 characters for each doubling of the ledger. Receipts of ledgers of format 2
 list the digests of all later entries instead; they can still be checked.
-
-Reading a ledger back: its rows in order, the proof of one entry, a re-check of the whole ledger.
 """
 
 import json

@@ -13,9 +13,7 @@ The algorithm box:
 Step sizes depend on the gradients actually released, not on the largest possible gradient: the promise is the same, and
 descent converges faster.
 
-Run descent several times and pick the best run without looking too closely (A4+).
-
-Each run is within twice its expected excess with probability 1/2 or more, so with log2(2k/beta) runs the chance that
+A4+ runs descent several times and picks the best run without looking too closely. Each run is within twice its expected excess with probability 1/2 or more, so with log2(2k/beta) runs the chance that
 even the best run is bad is at most beta/(2k); choosing among them may fail with the same probability. The choice is by
 
     coins         a coin estimate of every run's loss, the smallest wins

@@ -1,6 +1,6 @@
-"""The measures of one row: shares, means, comparisons with a threshold, histograms, quadratic forms, slices.
+"""The measures of one row: shares, means, comparisons with a threshold, histograms.
 
-The queries behind moments and means with long tails: quadratic forms of a row's values, and slices of a number.
+Quadratic forms of a row's values are behind moments, slices of a number behind means with long tails.
 """
 
 import json

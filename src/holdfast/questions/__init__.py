@@ -4,19 +4,17 @@ question     what a question is; context (what is known beforehand) and drawing 
 kind         what a kind of question is: one signature, and the class of its answers
 options      the options of questions: how each is written in JSON, on a command line, in a form
 verbs        the methods of `Session` and of the client, made from kinds
-price        what a question would cost
-budget       what is left to ask
-batch        several questions at once: lists of them, their price, their answers
-history      every answer so far, as a frame; the submissions to a board, the best first
-expectations ranges that answers should lie in, and whether they do
+price        what a question would cost, and what is left to ask
+batch        several questions at once: lists of them, their price, their answers, what is expected of these
+history      every answer so far, as a frame; the submissions to a board, the best first; lists registered beforehand
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
-groups       a share or a mean in several groups, as `mean` asks it
-plot         pictures of answers and of frames
+answer       what all answers share: values with intervals, a record of where they come from, how they print
+pictures     values with intervals as a picture; plot: of an answer, of several, of a frame
 sql          turns a SELECT into questions, and their answers into a frame
 stages       questions in several steps: the means that moments are computed from, looks until a margin is reached
 moments      the kinds variance, std, covariance, correlation and slope
-mean, difference, count, total, histogram, top, auc, quantile, flips, minimize, check, register, submit, confusion,
-             units    the other kinds
+totals       the kinds count and total
+mean, difference, histogram, top, auc, quantile, flips, minimize, check, submit, confusion, units    the other kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """

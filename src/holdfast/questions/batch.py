@@ -6,9 +6,8 @@ A question in a list is text (a mean), or a dict with its kind and options, as i
     - {query: dep_delay, where: carrier = 'UA'}
     - {kind: quantile, query: dep_delay, q: 0.9}
 
-Expectations about answers: whether their intervals keep them, break them, or leave them open.
-
-A list of expectations is a list of questions, each with what is expected of its answer:
+A list of expectations is a list of questions, each with what is expected of its answer, whose interval keeps that,
+breaks it, or leaves it open:
 
     - {query: dep_delay > 15, expect: {at_most: 0.3}}
     - {query: distance, within: [0, 5000], expect: {at_least: 900, at_most: 1200}}

@@ -4,8 +4,6 @@ Every round of spelling is one histogram over branches of a tree; the most frequ
 not listed was, at some round, on a branch that was not followed, so it is no more frequent than that branch. The
 largest upper end of all branches left behind is therefore a bound for everything that may have been missed.
 
-Texts by spelling: which branch of a prefix tree a row's text is on.
-
 A text is its characters followed by an end symbol. A branch is all texts that begin with the same prefix and continue
 with a symbol from a range, in this order: the end, the characters of an alphabet as declared, any other character.
 """

@@ -1,7 +1,4 @@
-"""Counts and sums: a share or a mean, times the size of the population.
-
-The sum of a number over all rows: a mean, times the size of the population.
-"""
+"""Counts and sums: a share or a mean, times the size of the population."""
 
 from typing import Any
 

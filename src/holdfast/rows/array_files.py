@@ -6,9 +6,7 @@ a draw causes no page fault. For a file larger than memory, all pages of a quest
 are read one by one: three to four times faster from disk, but it wastes a microsecond per row on a page that was in
 memory already.
 
-Column files in blocks: hashed when they are written, compared when they are read again.
-
-A disk, a copy or another program can change the files of a dataset. Sizes are compared before every draw; contents are
+Blocks are hashed when they are written, and compared when they are read again. A disk, a copy or another program can change the files of a dataset. Sizes are compared before every draw; contents are
 compared block by block: a small folder completely before its first answer, the rest in the background, at the start and
 once a day. Any difference is a fault, and from then on nothing is answered.
 

@@ -11,8 +11,6 @@ deck with one card for every unit of the budget lasts as long as the budget.
 
 `used` is a witness, as for ledgers: a deck is refused if more of it was used than its ledger has taken, or if another
 ledger used it. The file is written before cards are read, without waiting for the disk.
-
-How far a deck is used: one slot in a small file, updated in one write before cards are read.
 """
 
 import os

@@ -9,9 +9,7 @@
 
 Each is a frozen value; `indices(n, rng)` returns which rows of n it selects.
 
-From the values of rows to outcomes: toss each row's coin, then randomize for privacy.
-
-A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.query`). Tossing turns it into an
+Values of rows become outcomes in two steps: toss each row's coin, then randomize. A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.query`). Tossing turns it into an
 outcome; randomizing then replaces an outcome, with probability `outcomes * mass`, by a uniformly random one.
 Independent outcomes that are only counted can be randomized together:
 

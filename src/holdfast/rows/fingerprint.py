@@ -4,7 +4,7 @@ column     hash of the values end to end (missing ones as zeros; texts as UTF-8,
            and SHA-256 of the positions of the missing values
 table      SHA-256 of the number of rows and each column's name, type and digests, whatever the order of columns
 
-A hash of a table's content that does not depend on the order of rows and columns: sums of a hash of every row.
+Independent of the order of rows and columns: sums of a hash of every row.
 
     Coder      columns of a chunk as arrays: numbers as stored, texts as codes into a growing dictionary
     Content    sums the hashes of rows

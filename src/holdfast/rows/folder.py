@@ -1,7 +1,7 @@
 """A folder with one array file per column, mapped into memory: opening it is cheap, however many rows.
 
 `manifest.json` describes the folder's files and the file that it was made from. It is written last, so its presence
-means that everything else is complete; it ends with a hash of itself. `pack_files` stores what fits computed from the
+means that everything else is complete; it ends with a hash of itself. `packs` stores what fits computed from the
 columns beside them.
 """
 

@@ -2,9 +2,7 @@
 
 A pack is made once so many rows have been drawn that making it costs no more than drawing without it has cost so far.
 Making one reads all rows once but releases nothing, so it is not charged. Rows in a folder store their packs there, as
-a group of columns that the next fit maps instead of making it again; see `pack_files`.
-
-Packs in a data folder: a group of columns that is written at the first fit and mapped at the next.
+a group of columns that the next fit maps instead of making it again:
 
     pack-<name>.npy     the lines of all rows, end to end, in single precision
     pack-<name>.json    what they are, of which rows, and the hashes of their blocks; written last, so they are complete

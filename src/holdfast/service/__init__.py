@@ -5,7 +5,7 @@ settings.py         settings from arguments, environment and a TOML file
 state.py            what every request can reach
 auth.py             who may call a route: deny by default, origins, cookies
 tokens.py           tokens and sign-ins
-database.py         the token database: tokens, sign-ins, idempotency keys, quota reservations
+database.py         the token database: tokens, sign-ins, idempotency keys, quotas; also a witness of ledgers
 datasets.py         the datasets by name, each a `Session`
 ask.py              one question over HTTP: turn, quota, idempotency key, then the session; released on a coarse clock
 batch.py            several questions at once: a list, or a SELECT
@@ -15,12 +15,10 @@ schemas.py          the models of questions, made from the registered kinds; of 
 errors.py           errors over HTTP
 api.py              routes under /api/v1 for every token
 admin.py            routes and page for the admin
-pages.py            pages;  forms.py  their forms;  charts.py  their charts;  suggestions.py  example questions;
-                    snippets.py  the question of a page in Python, curl and SQL
+pages.py            pages;  charts.py  their charts;  forms.py  forms, suggestions, the question in Python, curl, SQL
 connections.py      limits on connections and on request headers, before anybody has signed in
 limits.py           limits on the size, time and rate of requests; security headers
-monitoring.py       logs and metrics;  telemetry.py  spans for OpenTelemetry
-witness.py          the token database as a witness of the ledgers
+monitoring.py       logs, metrics, and spans for OpenTelemetry
 mcp.py              tools for agents, over the Model Context Protocol
 calls.py            the requests that the client can send, and how responses are read
 client.py           `holdfast.connect`: the verbs of a session, from a server

@@ -1,8 +1,7 @@
 """Forms on pages: fields from the options of a kind, suggestions from the schema, and the question in other languages.
 
-Suggestions in an empty form: questions about the dataset's columns, made from the schema alone.
-
-The question on a page in other languages: in Python, as a curl command, and in SQL where SQL can express it.
+Suggestions in an empty form are made from the schema alone. Under an answer, its question is shown in Python, as a
+curl command, and in SQL where SQL can express it.
 """
 
 import json

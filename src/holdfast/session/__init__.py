@@ -1,6 +1,11 @@
 """The session: a method for every kind of question, lists of questions, SQL, prices beforehand, and the history.
 
-Python, the command line, HTTP and agents all ask through `Session`. `answering.py` tells what happens to a question.
+Python, the command line, HTTP and agents all ask through `Session`.
+
+answering    the story of a question: check, price, find, reserve, draw, certify, commit
+beside       what is declared or stored beside the data: bounds, categories, the ledger
+parts        `holdfast.hold_back`: rows to look at, and rows held back to check what was found
+planning     `holdfast.plan`: what a number of rows, or the rows of a file, can promise
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

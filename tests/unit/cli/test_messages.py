@@ -13,8 +13,7 @@ SOURCE = Path(holdfast.__file__).parent
 ROOMS = ("guarantees", "mechanisms", "questions", "queries", "optimize", "rows", "ledger")
 FILES = [
     *(path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))),
-    SOURCE / "session" / "answering.py",
-    SOURCE / "session.py",
+    *sorted((SOURCE / "session").rglob("*.py")),
 ]
 ARGUMENT = re.compile(r"(?<![\w<>!=:])[a-z_]+=(?![=\w{~]| \w+ =)")
 

@@ -163,18 +163,18 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 import test_pack_files as t
 from pathlib import Path
-from holdfast.rows import pack_files
+from holdfast.rows import packs
 def die(*args, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 setattr({where}, {what!r}, die)
 t.fitted(Path({file!r}))
 """
 STEPS = [
-    ("pack_files.ArrayFile", "append"),
-    ("pack_files.ArrayFile", "close"),
-    ("pack_files.Path", "replace"),
-    ("pack_files.PackFiles", "_describe"),
-    ("pack_files.json", "dump"),
+    ("packs.ArrayFile", "append"),
+    ("packs.ArrayFile", "close"),
+    ("packs.Path", "replace"),
+    ("packs.PackFiles", "_describe"),
+    ("packs.json", "dump"),
 ]
 
 

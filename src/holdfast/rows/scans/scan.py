@@ -1,6 +1,6 @@
-"""What a scan is: columns that are known before any row is read, and batches in order; lazy frames and streams.
+"""What a scan is: columns that are known before any row is read, and batches in order.
 
-Lazy frames and Arrow streams: read once, in order, never as a whole.
+Lazy frames and Arrow streams are scans as they are: read once, in order, never as a whole.
 """
 
 from abc import ABC, abstractmethod
