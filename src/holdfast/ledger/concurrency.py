@@ -1,22 +1,24 @@
 """Threads and processes on one ledger: forks, the queue of writers, one committing thread, one answer at a time.
 
-**One committing thread.** Writes that wait at the same time are committed together, safe from interrupts. Ctrl-C raises KeyboardInterrupt in the main thread between any two of its bytecodes: for example after a BEGIN, before
-the ROLLBACK that should follow. So a thread that has something to write hands it over and waits. Interrupting the wait
-does not break the transaction: a write that had not begun is dropped; one that had begun is finished, but not shown.
+**One committing thread.** Writes that wait at the same time are committed together, safe from interrupts. Ctrl-C raises
+KeyboardInterrupt in the main thread between any two of its bytecodes: for example after a BEGIN, before the ROLLBACK
+that should follow. So a thread that has something to write hands it over and waits. Interrupting the wait does not
+break the transaction: a write that had not begun is dropped; one that had begun is finished, but not shown.
 
 Threads share only objects that a single C call reads or changes (SimpleQueue, deque, a bare lock). `concurrent.futures`
 waits on conditions written in Python: an interrupt there can leave a lock held that the worker needs.
 
-**Forks.** SQLite counts its file locks in memory: a child inherits the count without the locks, and what it commits over another
-connection can be lost. A connection to a server would be used by two processes at once. So connections are closed
-before a fork, and none is opened until the fork is over; parent and child connect again when they need to. The hook
-takes one lock, which is released by a C function, so that no interrupt can come in between.
+**Forks.** SQLite counts its file locks in memory: a child inherits the count without the locks, and what it commits
+over another connection can be lost. A connection to a server would be used by two processes at once. So connections are
+closed before a fork, and none is opened until the fork is over; parent and child connect again when they need to. The
+hook takes one lock, which is released by a C function, so that no interrupt can come in between.
 
 State that a child must not share with its parent (threads, locks, places taken ahead) records the id of its process and
 is reset in any other process. If an interrupt has ended the hook early, the child finds a connection open and refuses
 to use the file.
 
-**The queue of writers** is a lock file beside the ledger, on which processes wait. It serves only fairness and speed. SQLite lets one process write at a time, whether or not it holds this lock.
+**The queue of writers** is a lock file beside the ledger, on which processes wait. It serves only fairness and speed.
+SQLite lets one process write at a time, whether or not it holds this lock.
 
 **One answer at a time.** A thread that asks a question which is being answered waits for that answer instead of
 drawing again.

@@ -13,8 +13,9 @@ The algorithm box:
 Step sizes depend on the gradients actually released, not on the largest possible gradient: the promise is the same, and
 descent converges faster.
 
-A4+ runs descent several times and picks the best run without looking too closely. Each run is within twice its expected excess with probability 1/2 or more, so with log2(2k/beta) runs the chance that
-even the best run is bad is at most beta/(2k); choosing among them may fail with the same probability. The choice is by
+A4+ runs descent several times and picks the best run without looking too closely. Each run is within twice its expected
+excess with probability 1/2 or more, so with log2(2k/beta) runs the chance that even the best run is bad is at most
+beta/(2k); choosing among them may fail with the same probability. The choice is by
 
     coins         a coin estimate of every run's loss, the smallest wins
     exponential   the exponential mechanism on the mean loss of sampled rows

@@ -9,10 +9,10 @@ function of columns (`on_columns`). Most questions have this second form, and fo
 expression than to evaluate it. The operators that would build an expression then compute directly on series, or on
 numpy arrays where a column holds numbers or booleans and none is missing.
 
-`silence` holds however the caller has set up numpy and Python: numpy's own warnings (division by zero, overflow, underflow) are switched off for the thread that evaluates. Warnings
-from other code, such as the caller's Python function, are dropped by a filter in front of the caller's own filters,
-which ignores everything while this thread evaluates. `warnings.catch_warnings` is not used, because it replaces the
-filters of all threads.
+`silence` holds however the caller has set up numpy and Python: numpy's own warnings (division by zero, overflow,
+underflow) are switched off for the thread that evaluates. Warnings from other code, such as the caller's Python
+function, are dropped by a filter in front of the caller's own filters, which ignores everything while this thread
+evaluates. `warnings.catch_warnings` is not used, because it replaces the filters of all threads.
 """
 
 import threading

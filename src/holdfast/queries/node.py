@@ -3,10 +3,11 @@
 The canonical text identifies a question, so it is rendered from the checked tree and never from what the caller
 typed. Parsing it again gives the same tree: `canonical(canonical(text)) == canonical(text)`.
 
-It is evaluated in steps, so that its running time does not reveal what the rows hold. Polars takes shortcuts where an expression chooses (when, then, otherwise). If all rows choose alike, the other branch
-is not evaluated; and the result may be a single value for all rows, so that whatever follows is computed only once. One
-differing row among thousands would show in the time of an answer. So everything that a choice mentions is evaluated
-beforehand, for every row; the choice is made here; and its result is written out for every row.
+It is evaluated in steps, so that its running time does not reveal what the rows hold. Polars takes shortcuts where an
+expression chooses (when, then, otherwise). If all rows choose alike, the other branch is not evaluated; and the result
+may be a single value for all rows, so that whatever follows is computed only once. One differing row among thousands
+would show in the time of an answer. So everything that a choice mentions is evaluated beforehand, for every row; the
+choice is made here; and its result is written out for every row.
 """
 
 import re

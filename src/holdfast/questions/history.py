@@ -1,8 +1,8 @@
 """Every answer so far, read back from the ledger, and the lists of questions that were registered beforehand.
 
-A list of questions can be written into the ledger before any of them is answered. Readers of the ledger can then tell the questions that were fixed beforehand from those that came up later: an answer is
-registered if its question is in a list that was written earlier. Nothing is read or spent, and every interval holds
-either way.
+A list of questions can be written into the ledger before any of them is answered. Readers of the ledger can then tell
+the questions that were fixed beforehand from those that came up later: an answer is registered if its question is in a
+list that was written earlier. Nothing is read or spent, and every interval holds either way.
 """
 
 import threading

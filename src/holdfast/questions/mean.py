@@ -1,8 +1,9 @@
 """A share, a bounded mean, or either of them in a group or in several.
 
-Several declared groups are asked in the fewest passes over drawn rows that keep the noise small. One pass serves several groups: a draw lands in one of them, or outside. A pass is charged as if each group had been
-asked in a pass of its own, since it reveals as much, but it reads the rows of one. More groups in a pass also mean more
-random outcomes among its draws, so there are enough passes that three quarters of the draws stay unchanged.
+Several declared groups are asked in the fewest passes over drawn rows that keep the noise small. One pass serves
+several groups: a draw lands in one of them, or outside. A pass is charged as if each group had been asked in a pass of
+its own, since it reveals as much, but it reads the rows of one. More groups in a pass also mean more random outcomes
+among its draws, so there are enough passes that three quarters of the draws stay unchanged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,9 @@
 A session without an end never runs out: a question makes later answers wider, and its price says by how much. In a
 session with an end, the price of a question is by how much "answers left" falls.
 
-The budget of a session without an end says how wide answers are now and after more of them. A session with an end keeps two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers left" is
-how many ordinary answers both can still pay for. A plan that goes on after its end keeps both until it is used up.
+The budget of a session without an end says how wide answers are now and after more of them. A session with an end keeps
+two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers left" is how many
+ordinary answers both can still pay for. A plan that goes on after its end keeps both until it is used up.
 
 No rows are needed for this, so nothing here imports code that reads them.
 """

@@ -6,9 +6,10 @@ a draw causes no page fault. For a file larger than memory, all pages of a quest
 are read one by one: three to four times faster from disk, but it wastes a microsecond per row on a page that was in
 memory already.
 
-Blocks are hashed when they are written, and compared when they are read again. A disk, a copy or another program can change the files of a dataset. Sizes are compared before every draw; contents are
-compared block by block: a small folder completely before its first answer, the rest in the background, at the start and
-once a day. Any difference is a fault, and from then on nothing is answered.
+Blocks are hashed when they are written, and compared when they are read again. A disk, a copy or another program can
+change the files of a dataset. Sizes are compared before every draw; contents are compared block by block: a small
+folder completely before its first answer, the rest in the background, at the start and once a day. Any difference is a
+fault, and from then on nothing is answered.
 
 The comparison reads files, never their mappings: if a file is truncated, a read ends early, but access to a mapping
 kills the process.

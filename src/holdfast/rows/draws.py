@@ -9,9 +9,10 @@
 
 Each is a frozen value; `indices(n, rng)` returns which rows of n it selects.
 
-Values of rows become outcomes in two steps: toss each row's coin, then randomize. A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.query`). Tossing turns it into an
-outcome; randomizing then replaces an outcome, with probability `outcomes * mass`, by a uniformly random one.
-Independent outcomes that are only counted can be randomized together:
+Values of rows become outcomes in two steps: toss each row's coin, then randomize. A query's `evaluate` gives the law of
+one outcome per row (see `holdfast.queries.query`). Tossing turns it into an outcome; randomizing then replaces an
+outcome, with probability `outcomes * mass`, by a uniformly random one. Independent outcomes that are only counted can
+be randomized together:
 
     kept_z ~ Binomial(count_z, 1 - outcomes * mass)             each outcome stays with that probability
     counts = kept + Multinomial(total - sum kept, uniform)      the others are drawn again

@@ -4,8 +4,9 @@ Secrets are stored as digests only. There are two engines on one database. `dura
 stays revoked. `relaxed` does not: what it writes (idempotency keys, reservations) survives a killed process, and losing
 it in a power failure is harmless, since the answers themselves are in the ledger.
 
-As a witness, it remembers the newest entry of each ledger, apart from the data. It is told of every answer, but writes once a second and when the ledger is closed, so that answers do not wait for it.
-It misses answers of the last second before a kill; the witness file beside the data has them.
+As a witness, it remembers the newest entry of each ledger, apart from the data. It is told of every answer, but writes
+once a second and when the ledger is closed, so that answers do not wait for it. It misses answers of the last second
+before a kill; the witness file beside the data has them.
 """
 
 import json

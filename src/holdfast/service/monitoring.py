@@ -7,7 +7,8 @@ wait for the interpreter lock. An error is written at once, with everything befo
 
 Metrics are in Prometheus' text format, which is simple enough to write by hand. They count this process only.
 
-Spans are for OpenTelemetry, with the extra `telemetry`: which route, how it ended, how long it took. As in logs, never what was asked or answered. The process's own OpenTelemetry settings decide where the spans go
+Spans are for OpenTelemetry, with the extra `telemetry`: which route, how it ended, how long it took. As in logs, never
+what was asked or answered. The process's own OpenTelemetry settings decide where the spans go
 (`opentelemetry-instrument holdfast serve ...`); without an SDK they go nowhere.
 """
 

@@ -1,6 +1,7 @@
 """What is declared or stored beside rows on disk: bounds and categories, their ledger, its witness, another part.
 
-Bounds, categories and labels are declared once for a column instead of with every question. They are given as arguments of `Session`, or in a TOML file beside the data, `flights.toml` for `flights.parquet`:
+Bounds, categories and labels are declared once for a column instead of with every question. They are given as arguments
+of `Session`, or in a TOML file beside the data, `flights.toml` for `flights.parquet`:
 
     [bounds]
     dep_delay = [-60, 600]                       # used where `within` is left out
