@@ -52,7 +52,7 @@ def observed(frame: pl.DataFrame, scratch: Path) -> RowSource:
 
 def fails(rows: RowSource, ledger: Path) -> bool:
     """Look at what is free, ask one question, and say whether its interval misses the population."""
-    with hf.Session(rows, queries=1, end=True, rows="identical", ledger=ledger) as session:
+    with hf.Session(rows, queries=1, end=True, identical=True, ledger=ledger) as session:
         alike = defaultdict(list)
         for column in session.schema:
             price = session.price(column.name, within=(0, 2))

@@ -111,14 +111,14 @@ def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.S
         wrong += not found.holds
 
 
-@pytest.mark.parametrize("rows", ["independent", "identical"])
-def test_differences_of_groups_are_wider_where_rows_may_differ(rows: str) -> None:
+@pytest.mark.parametrize("identical", [False, True])
+def test_differences_of_groups_are_wider_where_rows_may_differ(identical: bool) -> None:
     asked = {"within": (0, 1), "where": "g = 1", "versus": "g = 2", "at_least": 800}
-    with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
+    with hf.Session(data(), checks=0.2, seed=1, identical=identical) as session:
         found = session.check("x", 0.0, 0.05, **asked)
     assert found.holds
     level = 0.1 * 0.05 * 0.8 * (1 - CODED) * time_share(1)
-    length = log(2 / level) if rows == "identical" else two_groups_length(log(2 / level))
+    length = log(2 / level) if identical else two_groups_length(log(2 / level))
     ends = full_range((0.475, 0.525), n=1_600, level=level, nats=length - log(2 / level))
     assert found.interval == pytest.approx([2 * end - 1 for end in ends], abs=1e-6)
 
@@ -126,18 +126,18 @@ def test_differences_of_groups_are_wider_where_rows_may_differ(rows: str) -> Non
 def test_a_short_question_about_a_group_names_its_size_where_rows_may_differ() -> None:
     """The event of a group depends on the least number of rows then, which is chosen after the responses."""
     widths = {}
-    for rows in ("identical", "independent"):
-        with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
+    for identical in (True, False):
+        with hf.Session(data(), checks=0.2, seed=1, identical=identical) as session:
             for wrong in range(30):  # so that by the responses nothing is narrow any more
                 session.check(f"x > 0.{wrong + 10}", 0.0, 0.001)
             found = session.check("yes", 0.3, 0.1, where="g = 1", at_least=800)
             assert found.holds
             code = Guess(build_mean("yes", session.schema, where="g = 1"), 0.3, 0.1, 800).code_nats(session.schema)
-        code += log(4_000) if rows == "independent" else 0.0
+        code += log(4_000) if not identical else 0.0
         expected = full_range((0.2, 0.4), n=800, level=0.1 * 0.05 * 0.8 * CODED, nats=code)
         assert found.interval == pytest.approx(expected, abs=1e-6)
-        widths[rows] = found.high - found.low
-    assert widths["independent"] > widths["identical"]
+        widths[identical] = found.high - found.low
+    assert widths[False] > widths[True]
 
 
 def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf.Session) -> None:

@@ -139,7 +139,7 @@ def split_off(
         order = Randomness(None).generator().permutation(table.height)
         _write(table[np.sort(order[:count])], folder)
     # Submitters know the ids, and given the ids, rows are not identically distributed, wherever they were drawn from.
-    with Session(folder, queries=ANSWERS, confidence=confidence, rows="independent") as session:
+    with Session(folder, queries=ANSWERS, confidence=confidence, identical=False) as session:
         session.begin()
     kept = FolderRows(folder)
     answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())

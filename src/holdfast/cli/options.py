@@ -77,7 +77,7 @@ def session_plan(
 ) -> dict[str, Any]:
     """Return the plan as arguments of a session."""
     chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism, "end": end}
-    chosen |= {"rows": "identical" if identical else None, "rows_per_query": rows_each(plan_rows_per_query)}
+    chosen |= {"identical": identical or None, "rows_per_query": rows_each(plan_rows_per_query)}
     return {"queries": planned(queries, flips), "margin": plan_margin, "checks": checks} | chosen
 
 

@@ -22,7 +22,6 @@ FULL_SCAN = ("none", "full scan")  # what people do without a promise, for compa
 MOST_ROWS = 10**15
 MOST_QUERIES = 10**12
 DEFAULT_CONFIDENCE = 0.95
-INDEPENDENT, IDENTICAL = ROWS_ARE = ("independent", "identical")
 
 Queries = int | Mapping[str, int]
 Pair = tuple[str, str]  # a guarantee and a mechanism
@@ -39,12 +38,12 @@ class PlanRequest:
     mechanism: str = BEST
     rows_per_query: RowsPerQuery | None = None
     end: bool = False
-    rows: str | None = None  # independent, or identical
+    identical: bool | None = None  # whether rows follow one distribution; False: they need only be independent
     checks: float | None = None  # the share of rows that check guesses
 
     def __post_init__(self) -> None:
-        if self.rows is not None:
-            check.one_of("rows", self.rows, ROWS_ARE)
+        if self.identical not in (None, True, False):
+            raise InvalidArgument(f"identical must be True or False; got {self.identical!r}.", name="identical")
         if self.checks is not None:
             check.probability(checks=self.checks)
         if self.margin is not None:
@@ -153,9 +152,9 @@ class PlanRequest:
     def _terms(self, pair: Pair, rows: int, queries: int) -> Terms | None:
         """Return the terms of this guarantee and mechanism for this many rows and questions."""
         planner, mechanism = GUARANTEES[pair[0]], pair[1]
-        if self.rows == INDEPENDENT and not planner.independent:
+        if self.identical is False and not planner.independent:
             return None
-        ends, identical = self.end or not planner.goes_on, self.rows == IDENTICAL or not planner.independent
+        ends, identical = self.end or not planner.goes_on, self.identical is True or not planner.independent
         (_, flips), (each, most) = self.asked, self.pace
         if queries + flips == 0 and ends:
             return None
@@ -197,7 +196,7 @@ class PlanRequest:
         # margin was asked for, every plan that reaches it says enough.
         least = SAYS_NOTHING if self.margin is None else 1.0
         says = {pair: terms for pair, terms in allowed.items() if terms.margin < least}
-        if self.rows is None:
+        if self.identical is None:
             says = {pair: terms for pair, terms in says.items() if not terms.identical} or says
         if not self.end:
             says = {pair: terms for pair, terms in says.items() if not terms.ends} or says
@@ -213,7 +212,7 @@ class PlanRequest:
     def _infeasible(self, rows: int | None) -> PlanInfeasible:
         """Word the refusal, and say what the same rows do allow."""
         named = self.guarantee != BEST
-        if self.rows == INDEPENDENT and named and not GUARANTEES[self.guarantee].independent:
+        if self.identical is False and named and not GUARANTEES[self.guarantee].independent:
             return PlanInfeasible(
                 f"The {self.guarantee} guarantee is only for identically distributed rows; the exchange guarantee is"
                 " for any that are independent.",
@@ -257,7 +256,7 @@ class PlanRequest:
             "guarantee": (None if self.guarantee == BEST else self.guarantee, standing.guarantee),
             "mechanism": (None if self.mechanism == BEST else self.mechanism, standing.mechanism),
             "end": (self.end or None, standing.terms.ends),
-            "rows": (self.rows, IDENTICAL if standing.terms.identical else INDEPENDENT),
+            "identical": (self.identical, standing.terms.identical),
         }
         apart = {name: pair for name, pair in asked.items() if pair[0] is not None and pair[0] != pair[1]}
         if self.margin is not None and (standing.endless or self.margin < standing.margin):

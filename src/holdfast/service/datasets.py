@@ -38,7 +38,7 @@ PLAN = (
     "guarantee",
     "rows_per_query",
     "end",
-    "rows",
+    "identical",
     "checks",
     "seed",
 )  # the arguments of `Session` that make the plan

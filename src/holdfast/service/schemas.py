@@ -100,7 +100,7 @@ class DatasetIn(RequestModel):
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
     rows_per_query: Count | Literal["fast", "balanced", "best"] | None = None
     end: bool = False
-    rows: Literal["independent", "identical"] | None = None
+    identical: bool | None = None
     complete: Annotated[list[Annotated[str, StringConstraints(max_length=400)]], Field(max_length=10_000)] | None = None
     unit: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
 

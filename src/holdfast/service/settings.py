@@ -51,7 +51,7 @@ class DatasetSettings:
     guarantee: str = BEST
     rows_per_query: RowsPerQuery | None = None
     end: bool = False
-    rows: str | None = None  # independent, or identical
+    identical: bool | None = None  # whether rows follow one distribution
     checks: float | None = None  # the share of rows that check guesses
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests only

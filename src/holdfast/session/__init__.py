@@ -70,9 +70,9 @@ class Session(Answering, Verbs):
         or "best" (whatever gives the smallest margin). `Plan.readings` compares them.
     end
         Whether questions beyond the plan are refused, instead of answered with wider margins.
-    rows
-        "independent" (the default): rows may follow different distributions, and answers are about their average.
-        "identical": all rows follow one distribution, which makes intervals a little narrower. See the guide to plans.
+    identical
+        Whether all rows follow one distribution, which makes intervals a little narrower. By default rows need only be
+        independent; if they follow different distributions, answers are about their average.
     checks
         The share of rows, such as 0.2, that are set aside in secret to check guesses (`check`) and never answer other
         questions. By default none are, and the session cannot check.
@@ -105,7 +105,7 @@ class Session(Answering, Verbs):
         mechanism: str = BEST,
         rows_per_query: RowsPerQuery | None = None,
         end: bool = False,
-        rows: str | None = None,
+        identical: bool | None = None,
         checks: float | None = None,
         seed: int | None = None,
         analyst: str | None = None,
@@ -117,7 +117,17 @@ class Session(Answering, Verbs):
     ) -> None:
         if queries is not None and margin is not None:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
-        request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks)
+        request = PlanRequest(
+            queries,
+            margin,
+            confidence,
+            guarantee,
+            mechanism,
+            rows_per_query,
+            end=end,
+            identical=identical,
+            checks=checks,
+        )
         check_analyst(analyst)
         randomness = Randomness(seed)
         source = open_rows(data, complete=complete, unit=unit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, Plan, RowsPerQuery
-from holdfast.guarantees.request import ROWS_ARE, PlanRequest, Queries
+from holdfast.guarantees.request import PlanRequest, Queries
 
 if TYPE_CHECKING:
     from holdfast.rows.source import Table
@@ -29,6 +29,7 @@ def plan(
     mechanism: str = BEST,
     end: bool = False,
     identical: bool | None = None,
+    checks: float | None = None,
 ) -> Plan:
     """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
 
@@ -61,6 +62,8 @@ def plan(
     identical
         Whether rows are independent *and* identically distributed: margins are then a little smaller. If left out,
         rows need only be independent, where the guarantee allows that.
+    checks
+        The share of rows, such as 0.2, that only check guesses; the plan is for the others.
 
     Returns
     -------
@@ -82,8 +85,9 @@ def plan(
         rows, unit = _counted(data, unit)
     elif unit is not None:
         raise InvalidArgument("unit must be left out where no data are given: rows are then units.", name="unit")
-    rows_are = None if identical is None else ROWS_ARE[bool(identical)]
-    request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows_are)
+    request = PlanRequest(
+        queries, margin, confidence, guarantee, mechanism, rows_per_query, end=end, identical=identical, checks=checks
+    )
     return replace(request.make(rows), unit=unit)
 
 

@@ -192,7 +192,7 @@ def test_where_there_is_an_end_a_fit_that_takes_more_than_is_left_is_refused(row
 
 def test_splitting_cannot_descend(rows):
     """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
-    few = hf.Session(rows, queries=3, end=True, rows="identical", seed=1)
+    few = hf.Session(rows, queries=3, end=True, identical=True, seed=1)
     assert few.plan.guarantee == "split"
     with pytest.raises(hf.PlanConflict, match="guarantee='exchange'"):
         few.minimize(logistic(), radius=1)
