@@ -66,6 +66,12 @@ def test_a_guarantee_and_its_mechanism(modules, tmp_path):
     assert resumed.mean("even").cached
 
 
+def test_a_guarantee_promises_nothing_about_fits_unless_it_says_so(modules):
+    standing = plan(rows=100_000, queries=10, guarantee="declared").standing
+    assert standing.covers == ()
+    assert standing.expected_excess_step(1.0) is None
+
+
 def test_a_guarantee_that_is_no_longer_there_is_refused_at_opening(modules, tmp_path):
     with Session("evens:1000", queries=10, guarantee="declared", ledger=tmp_path / "ledger") as session:
         session.mean("even")

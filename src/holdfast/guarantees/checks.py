@@ -123,15 +123,6 @@ class Checks(Guarantee):
         """Return what checks with this total cost have revealed."""
         return ChecksSoFar.by(charge, intervals)
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """No fits."""
-        return ()
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """No fits."""
-        return None
-
     # -- what may be believed ---------------------------------------------------------------------------------------
 
     def certify(

@@ -223,6 +223,11 @@ class CoinGuarantee(Guarantee):
         return self.terms.mass
 
     @property
+    def covers(self) -> tuple[str, ...]:
+        """Coins."""
+        return (self.terms.mechanism,)
+
+    @property
     def statement_level(self) -> float:
         """The failure probability that one interval stands for; other statements do not lose the factor e."""
         return e * self.level
@@ -233,4 +238,4 @@ class CoinGuarantee(Guarantee):
 
     def expected_excess_step(self, R: float) -> float | None:
         """By information, whose theorem needs a mass of at least 1/n."""
-        return super().expected_excess_step(R) if self.terms.mass >= 1 / self.terms.rows else None
+        return self.information_step(R) if self.terms.mass >= 1 / self.terms.rows else None

@@ -58,9 +58,18 @@ class DifferentialPrivacy(Guarantee):
         """The range of the ratio of two noisy means."""
         return ratio(self.share(release, 2 * part + 1), self.share(release, 2 * part))
 
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """Noisy means."""
+        return (self.terms.mechanism,)
+
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon."""
         return self.terms.epsilon
+
+    def expected_excess_step(self, R: float) -> float:
+        """By information: the charge of a noisy mean is that of as many coins as tell as much."""
+        return self.information_step(R)
 
 
 @lru_cache(maxsize=4096)

@@ -61,11 +61,6 @@ class Expectation(Guarantee):
         """Nothing, as for `share`."""
         return EVERYTHING
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """No fits."""
-        return ()
-
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon."""
         return self.terms.epsilon

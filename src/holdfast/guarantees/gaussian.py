@@ -108,15 +108,6 @@ class Scans(Guarantee):
             raise self.cannot_certify(type(release).__name__)
         return release
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """No fits: they need coins."""
-        return ()
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """No fits."""
-        return None
-
 
 class GaussianScans(Scans):
     """Every answer reads all rows; one margin for every noisy mean."""

@@ -332,8 +332,8 @@ class Guarantee(ABC):
 
     @property
     def covers(self) -> tuple[str, ...]:
-        """The mechanisms whose releases these terms cover; none if a fit is not possible at all."""
-        return (self.terms.mechanism,)
+        """The mechanisms that a fit may use under these terms; none unless a guarantee has a theorem about fits."""
+        return ()
 
     @property
     def coin_mass(self) -> float:
@@ -368,6 +368,10 @@ class Guarantee(ABC):
 
         `R` is the most by which a row's loss can differ between two points.
         """
+        return None
+
+    def information_step(self, R: float) -> float:
+        """Return `expected_excess_step` by the information in all releases, for charges that count coins."""
         return descent.information_step(R, nats=cost.session_nats(self._drawn, n=self.terms.rows), n=self.terms.rows)
 
     @property

@@ -271,6 +271,10 @@ class Information(Guarantee):
         """An equal part of beta2."""
         return self.level
 
+    def expected_excess_step(self, R: float) -> float:
+        """By information."""
+        return self.information_step(R)
+
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `radius_step`."""
         return on_rows + descent.radius_step(R, r=self.terms.radius, n=self.terms.rows)

@@ -197,15 +197,6 @@ class Ladder(Guarantee):
         """The most that one submission costs: a step from the first cell to the last."""
         return self.charge_of(SubmissionsSoFar(1, 1, 1), SubmissionsSoFar(1, 1, 1).after(self.terms.cells)) + 1
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """No fits."""
-        return ()
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """No fits."""
-        return None
-
     # -- what may be believed ---------------------------------------------------------------------------------------
 
     @cached_property

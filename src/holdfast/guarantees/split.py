@@ -55,15 +55,6 @@ class Split(Guarantee):
         exact = self._exact(release)
         return kl_range((exact.values[part],) * 2, n=exact.counts[2 * part] or 0, r=log(2 / self._level))
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """No fits: they would use the rows up."""
-        return ()
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """No fits."""
-        return None
-
     def _exact(self, release: Release) -> ExactMeans:
         if not isinstance(release, ExactMeans):
             raise self.cannot_certify(type(release).__name__)
