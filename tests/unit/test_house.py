@@ -3,9 +3,11 @@
 import ast
 import doctest
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -315,3 +317,32 @@ def test_theorems_say_what_they_state_and_what_not_and_are_proved():
         if not (says and theorem.source and (ROOT / "docs" / "proofs" / theorem.proof).is_file()):
             lacking.append(name)
     assert lacking == []
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name, below holdfast, is a module or something in one."""
+    parts, found, home = name.split("."), holdfast, "holdfast"
+    while parts:
+        with suppress(ImportError):
+            found = import_module(f"{home}.{parts[0]}")
+            home = f"{home}.{parts.pop(0)}"
+            continue
+        break
+    return all(found := getattr(found, part, None) for part in parts)
+
+
+def test_modules_that_texts_mention_exist():
+    files = {path.name for folder in (SOURCE, ROOT / "tests", ROOT / "docs") for path in folder.rglob("*.py")}
+    entry_points = {"holdfast.row_sources"}
+    variables = {"session", "board"}  # what examples call theirs
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir()} - variables
+    texts = [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for path in texts:
+        for name in re.findall(r"`(?:[a-z_]+/)*([a-z_]+(?:\.[A-Za-z_]+)+)`", path.read_text(encoding="utf-8")):
+            room_or_file, _, ending = name.partition(".")
+            if ending == "py":
+                assert name in files, f"{path.name} mentions {name}"
+            elif room_or_file == "holdfast" and name not in entry_points:
+                assert resolves(ending), f"{path.name} mentions {name}"
+            elif room_or_file in folders and ending not in ("yml", "toml", "json"):
+                assert resolves(name), f"{path.name} mentions {name}"

@@ -9,8 +9,8 @@ A source whose schema names a `unit` draws units: its length is the number of un
 unit, and a query that is a `WholeUnit`, or has `rows_per_unit`, is evaluated as described in `rows.units`. A query that
 `weighs` returns two columns, the probabilities of 0 and of 1: `accepted` turns them into what is tossed or sampled.
 
-To write your own source you need `Selection.indices` (`rows.draws`) and `accepted`, `tossed` and `randomized`
-(`rows.randomize`); `open_rows` recognizes it by its verbs.
+To write your own source you need `Selection.indices` and `accepted`, `tossed` and `randomized`
+(all in `rows.draws`); `open_rows` recognizes it by its verbs.
 """
 
 from collections.abc import Mapping, Sequence

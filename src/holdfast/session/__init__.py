@@ -89,7 +89,7 @@ class Session(Answering, Verbs):
     bounds, categories, labels
         Declarations by column: the range of its numbers, its possible values, its name in plain words. Questions may
         then leave out `within` and lists of categories. "published" in place of a list of values shows everybody the
-        texts in the column. A TOML file beside the data can declare the same: see `queries.declared`.
+        texts in the column. A TOML file beside the data can declare the same: see `session.beside`.
     """
 
     @check.options
