@@ -123,8 +123,9 @@ def test_the_table_of_sizes_is_planned(generate, page):
     assert block[1] == generate.sizes()
 
 
-def test_the_excess_bound_says_something_where_the_readme_says_so() -> None:
-    assert "one feature within radius 1 (at most .04, with 1 million rows and 20 questions)" in README
+def test_the_excess_bound_says_something_where_the_guide_says_so() -> None:
+    guide = " ".join((ROOT / "docs" / "how-to" / "optimize.md").read_text(encoding="utf-8").split())
+    assert "one feature within radius 1 (at most .04, with 1 million rows and 20 questions)" in guide
     rng = np.random.default_rng(3)
     x = rng.random(1_000_000)
     y = rng.random(x.size) < 1 / (1 + np.exp(1 - 2 * x))

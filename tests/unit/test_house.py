@@ -332,11 +332,15 @@ def resolves(name: str) -> bool:
 
 
 def test_modules_that_texts_mention_exist():
-    files = {path.name for folder in (SOURCE, ROOT / "tests", ROOT / "docs") for path in folder.rglob("*.py")}
+    files = {
+        path.name
+        for folder in (SOURCE, *(ROOT / name for name in ("tests", "docs", "examples", "benchmarks")))
+        for path in folder.rglob("*.py")
+    }
     entry_points = {"holdfast.row_sources"}
     variables = {"session", "board"}  # what examples call theirs
     folders = {path.name for path in SOURCE.iterdir() if path.is_dir()} - variables
-    texts = [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    texts = [*SOURCE.rglob("*.py"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     for path in texts:
         for name in re.findall(r"`(?:[a-z_]+/)*([a-z_]+(?:\.[A-Za-z_]+)+)`", path.read_text(encoding="utf-8")):
             room_or_file, _, ending = name.partition(".")
@@ -344,5 +348,5 @@ def test_modules_that_texts_mention_exist():
                 assert name in files, f"{path.name} mentions {name}"
             elif room_or_file == "holdfast" and name not in entry_points:
                 assert resolves(ending), f"{path.name} mentions {name}"
-            elif room_or_file in folders and ending not in ("yml", "toml", "json"):
+            elif room_or_file in folders and ending not in ("yml", "toml", "json", "md"):
                 assert resolves(name), f"{path.name} mentions {name}"
