@@ -328,7 +328,7 @@ def resolves(name: str) -> bool:
             home = f"{home}.{parts.pop(0)}"
             continue
         break
-    return all(found := getattr(found, part, None) for part in parts)
+    return all((found := getattr(found, part, None)) is not None for part in parts)
 
 
 def test_modules_that_texts_mention_exist():
