@@ -153,7 +153,7 @@ def postgres() -> Iterator[str]:
     if given is not None:
         yield given
         return
-    sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
     from private_postgres import private_postgres
 
     with private_postgres() as url:

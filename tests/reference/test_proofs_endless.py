@@ -1,7 +1,7 @@
 """Sessions without an end, on sessions small enough to write down completely (docs/proofs/endless.md).
 
 Every prefix of random adaptive sessions is looked at, not only the end: samples, ghosts, exchanges and transcripts are
-enumerated (tests/ghost_worlds.py). Levels and looks are computed from binomial laws. Wrong versions of a step (the
+enumerated (ghost_worlds.py). Levels and looks are computed from binomial laws. Wrong versions of a step (the
 first answer's step kept, no share for the number of a statement, one level for all looks) are put through the same
 functions and must fail. Of the formula of identical rows on others only a step of its proof fails, see below.
 """

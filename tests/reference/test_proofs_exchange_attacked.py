@@ -2,7 +2,7 @@
 
 What the theorem says of a transcript depends on its questions and outcomes alone, so the best of all adaptive
 strategies over a menu of questions is found by dynamic programming: at each transcript, the question whose outcomes are
-worth most. Nothing here is shared with the code that enumerates random sessions (tests/ghost_worlds.py): the formulas
+worth most. Nothing here is shared with the code that enumerates random sessions (ghost_worlds.py): the formulas
 are written down again from docs/proofs/exchange.md, by somebody who would like them to be wrong.
 """
 

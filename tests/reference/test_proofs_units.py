@@ -1,7 +1,7 @@
 """Units and weights by enumeration: what docs/proofs/units.md states, on populations small enough to write down.
 
 A unit is a tuple of rows, each 0 or 1. Every sample of n units and every transcript is enumerated; the exchange theorem
-is checked on worlds of units as it is on worlds of rows (tests/ghost_worlds.py). The two mistakes the page warns of,
+is checked on worlds of units as it is on worlds of rows (ghost_worlds.py). The two mistakes the page warns of,
 rows planned as units and rows drawn uniformly from unequal units, go through the same functions and must fail.
 """
 

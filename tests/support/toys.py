@@ -12,7 +12,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.questions import KINDS
 from holdfast.rows.open import ROW_SOURCES
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "extending.md"
 _FILE = re.compile(r"<!-- file: (?P<name>\w+)\.py -->\n```python\n(?P<text>.*?)```", re.DOTALL)
 REGISTRIES = (GUARANTEES, MECHANISMS, KINDS, ROW_SOURCES)
 

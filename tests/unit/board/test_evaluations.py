@@ -23,8 +23,8 @@ import holdfast as hf
 from holdfast.board.evaluations import is_evaluation, read_evaluation
 from holdfast.sklearn import board_scorer
 
-FILES = Path(__file__).parents[1] / "data" / "evaluations"
-ROOT = Path(__file__).parents[2]
+FILES = Path(__file__).parents[2] / "data" / "evaluations"
+ROOT = Path(__file__).parents[3]
 
 
 def scores(path: Path, **chosen: str) -> dict[Any, float]:
