@@ -27,7 +27,7 @@ import holdfast as hf
 from holdfast.optimize.descent import Descent
 from holdfast.optimize.domain import Ball
 from holdfast.randomness import Randomness
-from holdfast.rows import packs
+from holdfast.rows.disk import packs
 from holdfast.sklearn import LogisticRegression
 
 RADIUS, ELL, COINS = 15.0, 46, 120_000

@@ -41,7 +41,7 @@ from benchmarks.measure import Found, Table, alternate, digits, main, medians, r
 import holdfast
 from holdfast.queries.build import build_mean
 from holdfast.randomness import Randomness
-from holdfast.rows.deck import Deck, UsedFile
+from holdfast.rows.decks.deck import Deck, UsedFile
 
 DRAWS = 12_000
 LINKS = 10
@@ -49,7 +49,7 @@ TURN = 10  # answers in a row
 DEALER = """
 import json, sys, time
 from pathlib import Path
-from holdfast.rows.deal import deal
+from holdfast.rows.decks.deal import deal
 begin, before = time.perf_counter(), time.process_time()
 deal(sys.argv[1], sys.argv[2], cards=float(sys.argv[3]), progress=False)
 seconds, cpu = time.perf_counter() - begin, time.process_time() - before

@@ -51,7 +51,7 @@ from holdfast.questions.plot import plot as plot
 from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
-from holdfast.rows.deal import deal as deal
+from holdfast.rows.decks.deal import deal as deal
 from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource
 from holdfast.rows.units import UnitColumn as UnitColumn

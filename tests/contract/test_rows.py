@@ -18,7 +18,8 @@ from polars.testing import assert_frame_equal
 from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.queries.query import Query, Values
-from holdfast.rows import ingest, local
+from holdfast.rows import local
+from holdfast.rows.disk import ingest
 from holdfast.rows.draws import AllRows, Fresh, Selection, WithoutReplacement, WithReplacement, accepted, tallied_parts
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource

@@ -20,10 +20,10 @@ import pytest
 
 import sequences
 from holdfast.errors import InvalidArgument
-from holdfast.rows import dealing
-from holdfast.rows.cards import PLACE, Chance, Dealer
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
+from holdfast.rows.decks import dealing
+from holdfast.rows.decks.cards import PLACE, Chance, Dealer
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck
 from holdfast.rows.engines import ENGINES, Task
 from holdfast.rows.open import open_rows
 from slow_task import SlowTask

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans.files import FileScan
 

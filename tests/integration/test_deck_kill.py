@@ -18,10 +18,10 @@ import pytest
 from holdfast.errors import BudgetExhausted, RowSourceError
 from holdfast.ledger import ledger as ledger_
 from holdfast.ledger.opening import forget_all
-from holdfast.rows import cards as cards_
-from holdfast.rows import dealing, sorting
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Cards, Deck
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import dealing, sorting
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.session import Session
 from killed import NEVER, Ended, Forks
 from ledger_writer import environment
@@ -33,7 +33,7 @@ import os, secrets
 from pathlib import Path
 from killed import count_events
 from holdfast.rows import array_files, cards, content, folder, sorting
-from holdfast.rows.deal import deal
+from holdfast.rows.decks.deal import deal
 
 cards.CHUNK = 10_000
 content._MOST_DISTINCT = 70  # of the texts of one column more come up, halfway
@@ -351,8 +351,8 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
 ASKER = """
 import os
 from holdfast.ledger import ledger
-from holdfast.rows.deck import Cards
-from holdfast.rows.deck import UsedFile
+from holdfast.rows.decks.deck import Cards
+from holdfast.rows.decks.deck import UsedFile
 from holdfast.session import Session
 from killed import count_events
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.open import open_rows
 from killed import NEVER, Forks
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans.postgres import PostgresScan, scan_postgres
 from plain_query import rows_of

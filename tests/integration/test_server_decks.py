@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from holdfast.ledger.opening import open_ledger
-from holdfast.rows.deal import deal
+from holdfast.rows.decks.deal import deal
 from serving import process, table
 
 QUERIES, ROWS_EACH = 40, 500

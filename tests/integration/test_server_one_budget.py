@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidArgument, LedgerDamaged
 from holdfast.ledger.opening import forget_all
-from holdfast.rows.deal import deal
+from holdfast.rows.decks.deal import deal
 from holdfast.service.app import build
 from holdfast.service.settings import DatasetSettings, Settings
 from serving import Running, table

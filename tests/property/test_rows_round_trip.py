@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from examples import examples
-from holdfast.rows import column_writer, ingest, local
+from holdfast.rows import local
+from holdfast.rows.disk import column_writer, ingest
 from holdfast.rows.draws import permuted_block, without_replacement
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans import scan

@@ -18,14 +18,14 @@ import pytest
 from scipy.stats import chi2, norm
 
 import sequences
-from holdfast.rows import cards as cards_
-from holdfast.rows import kept as kept_
-from holdfast.rows import sorting
-from holdfast.rows.cards import PLACE, Chance, Dealer
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import kept as kept_
+from holdfast.rows.decks import sorting
+from holdfast.rows.decks.cards import PLACE, Chance, Dealer
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck
+from holdfast.rows.decks.kept import Division
 from holdfast.rows.engines import ENGINES, Engine, Task
-from holdfast.rows.kept import Division
 from holdfast.rows.memory import memory_rows
 from sequences import unlikeliness
 from toy_scan import Parts

@@ -27,7 +27,7 @@ from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.session import Session
 from holdfast.session.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside

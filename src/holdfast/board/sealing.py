@@ -14,8 +14,8 @@ from holdfast.queries.submission import CELLS, Metric
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
-from holdfast.rows.folder import FolderRows
-from holdfast.rows.ingest import ingest
+from holdfast.rows.disk.folder import FolderRows
+from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import Dialect, FileScan

@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.array_files import BlockHashes, FileEntry
 from holdfast.rows.columns import BufferPool, Storage
+from holdfast.rows.disk.array_files import BlockHashes, FileEntry
 from holdfast.rows.draws import mix
 
 

@@ -20,6 +20,7 @@ from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import Asking, BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
+from holdfast.rows.disk.packs import KeptElsewhere, Packs
 from holdfast.rows.draws import (
     AllRows,
     Consecutive,
@@ -31,7 +32,6 @@ from holdfast.rows.draws import (
     tallied_parts,
 )
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
-from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema, Type
 

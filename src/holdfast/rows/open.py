@@ -16,9 +16,9 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.registry import Registry
 from holdfast.rows.columns import warn_of_zones
-from holdfast.rows.deck import Deck, is_deck
-from holdfast.rows.folder import MANIFEST, FolderRows
-from holdfast.rows.ingest import ingest
+from holdfast.rows.decks.deck import Deck, is_deck
+from holdfast.rows.disk.folder import MANIFEST, FolderRows
+from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import FORMATS, SHEETS, Dialect, scan_path, scan_paths
 from holdfast.rows.scans.lakes import scan_lake

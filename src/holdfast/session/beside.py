@@ -33,7 +33,7 @@ from holdfast.ledger import FileWitness, Witness, content_of, file_beside
 from holdfast.queries.build import categories_of
 from holdfast.queries.functions.operation import with_article
 from holdfast.queries.synthetic import synthetic_rows
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource

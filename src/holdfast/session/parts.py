@@ -16,8 +16,8 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
 from holdfast.randomness import Randomness
+from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.draws import Indices
-from holdfast.rows.ingest import ingest
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows

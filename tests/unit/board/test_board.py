@@ -18,7 +18,7 @@ from holdfast.ledger import FileWitness, content_of
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.submission import METRICS, Metric
 from holdfast.questions import KINDS
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.disk.folder import FolderRows
 
 IDS = [f"case {number}" for number in range(8)]
 LABELS = ["a", "b", "a", "c", "a", "b", "b", "a"]

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.ledger.opening import forget_all
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.disk.folder import FolderRows
 
 N = 20_000
 rng = np.random.default_rng(8)

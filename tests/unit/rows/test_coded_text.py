@@ -11,8 +11,8 @@ import holdfast as hf
 from holdfast.queries.build import build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
 from holdfast.rows import local
-from holdfast.rows.column_writer import TextFiles
 from holdfast.rows.columns import TEXT, PackedText
+from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.draws import AllRows
 
 TEXTS = ["a", "b", "b", "c"] * 50

@@ -17,11 +17,11 @@ import pytest
 import holdfast as hf
 from holdfast.errors import RowSourceError
 from holdfast.queries.build import build_mean
-from holdfast.rows import array_files
-from holdfast.rows import folder as folder_module
-from holdfast.rows.array_files import BLOCK, BlockHashes
+from holdfast.rows.disk import array_files
+from holdfast.rows.disk import folder as folder_module
+from holdfast.rows.disk.array_files import BLOCK, BlockHashes
+from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import AllRows
-from holdfast.rows.folder import FolderRows
 from holdfast.rows.open import open_rows
 
 ROWS = 20_000
@@ -227,9 +227,9 @@ def test_the_check_ends_with_the_session_or_with_the_rows(path: Path, monkeypatc
 @pytest.mark.usefixtures("large")
 def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
     program = (
-        "import sys, holdfast.rows.array_files as b, holdfast as hf\n"
+        "import sys, holdfast.rows.disk.array_files as b, holdfast as hf\n"
         "b._RESTS = 1e6\n"
-        "import holdfast.rows.folder as f; f.AT_ONCE = 0\n"
+        "import holdfast.rows.disk.folder as f; f.AT_ONCE = 0\n"
         "rows = hf.open(sys.argv[1])"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder_of(path))], timeout=WAIT, capture_output=True)
@@ -241,8 +241,8 @@ def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
 def test_a_forked_process_checks_for_itself(path: Path) -> None:
     program = """
 import os, sys, time, numpy as np, holdfast as hf
-import holdfast.rows.folder as f; f.AT_ONCE = 0
-import holdfast.rows.array_files as b; b._RESTS = 0; b._AGAIN = 0.01
+import holdfast.rows.disk.folder as f; f.AT_ONCE = 0
+import holdfast.rows.disk.array_files as b; b._RESTS = 0; b._AGAIN = 0.01
 session = hf.Session(sys.argv[1], queries=100)
 session.mean("flag")
 if os.fork() == 0:

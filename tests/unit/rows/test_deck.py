@@ -14,16 +14,16 @@ import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.build import build_mean
-from holdfast.rows import cards as cards_
-from holdfast.rows import dealing
 from holdfast.rows import fingerprint as content_
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Cards, Deck, Mark
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import dealing
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Cards, Deck, Mark
+from holdfast.rows.decks.sorting import Runs, in_order
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.fingerprint import Coder, Content
 from holdfast.rows.open import open_rows
-from holdfast.rows.sorting import Runs, in_order
 from plain_query import PlainQuery
 from toy_scan import Parts
 

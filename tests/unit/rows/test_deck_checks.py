@@ -12,13 +12,13 @@ import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.drawers import COINS
 from holdfast.ledger.opening import forget_all
-from holdfast.rows import cards as cards_
-from holdfast.rows import dealing, sorting
-from holdfast.rows import kept as kept_
-from holdfast.rows.deal import deal
-from holdfast.rows.dealing import Job
-from holdfast.rows.deck import KEPT, Deck
-from holdfast.rows.kept import Division, KeptRows
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import dealing, sorting
+from holdfast.rows.decks import kept as kept_
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.dealing import Job
+from holdfast.rows.decks.deck import KEPT, Deck
+from holdfast.rows.decks.kept import Division, KeptRows
 from holdfast.rows.scans.files import FileScan
 from holdfast.session.beside import witnesses_beside
 

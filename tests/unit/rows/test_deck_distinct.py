@@ -16,13 +16,13 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.gradient import GradientAt, Scales
 from holdfast.queries.build import build_mean
-from holdfast.rows import cards as cards_
-from holdfast.rows import sorting
-from holdfast.rows.cards import cards_for_distinct, cards_taken
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Cards, Deck
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import sorting
+from holdfast.rows.decks.cards import cards_for_distinct, cards_taken
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Cards, Deck
+from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.draws import WithoutReplacement, first_appearances
-from holdfast.rows.folder import Manifest
 
 ROWS = 20_000
 Chosen = Callable[[np.ndarray], np.ndarray]

@@ -21,9 +21,9 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.ledger import Cost
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.opening import forget_all
-from holdfast.rows import deck as deck_module
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck, Mark
+from holdfast.rows.decks import deck as deck_module
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck, Mark
 
 ROWS = 20_000
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here

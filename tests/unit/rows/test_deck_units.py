@@ -9,11 +9,11 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.build import build_mean
-from holdfast.rows import cards as cards_
-from holdfast.rows import sorting, supply
 from holdfast.rows import units as units_
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import sorting, supply
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck
 
 UNITS = 300
 

@@ -10,11 +10,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import RowSourceError
-from holdfast.rows import array_files, column_writer, ingest
-from holdfast.rows.array_files import MappedArray, populate_in_background
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.disk import array_files, column_writer, ingest
+from holdfast.rows.disk.array_files import MappedArray, populate_in_background
+from holdfast.rows.disk.folder import FolderRows
+from holdfast.rows.disk.partial import write_whole
 from holdfast.rows.open import open_rows
-from holdfast.rows.partial import write_whole
 from plain_query import PlainQuery, rows_of
 
 FRAME = pl.DataFrame(

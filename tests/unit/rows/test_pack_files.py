@@ -16,7 +16,7 @@ import holdfast as hf
 from holdfast.errors import RowSourceError
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.objective import LossAt
-from holdfast.rows import array_files, packs
+from holdfast.rows.disk import array_files, packs
 from holdfast.rows.draws import WithReplacement
 
 ROWS = 500

@@ -10,7 +10,7 @@ import holdfast as hf
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.gradient import GradientAt, Scales
 from holdfast.optimize.objective import AccuracyAt, LossAt
-from holdfast.rows import packs
+from holdfast.rows.disk import packs
 from holdfast.rows.draws import WithReplacement
 
 ROWS = 1_000

@@ -13,10 +13,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
-from holdfast.rows import ingest
-from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
-from holdfast.rows.folder import FolderRows
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Deck
+from holdfast.rows.disk import ingest
+from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.open import find_scan, open_rows
 from holdfast.rows.scans import scan
 from holdfast.rows.source import RowSource

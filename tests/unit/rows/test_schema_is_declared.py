@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written_takes_a_declaration_for_this_time(
 ) -> None:
     path = parquet(table(missing=False), tmp_path)
     open_rows(path)
-    from holdfast.rows.folder import Manifest
+    from holdfast.rows.disk.folder import Manifest
 
     def read_only(*_: object) -> None:
         raise PermissionError(13, "Permission denied")

@@ -15,10 +15,10 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.units import build_accepted, build_whole_unit
 from holdfast.rows import local, units
 from holdfast.rows.columns import TEXT, storage_named
+from holdfast.rows.disk.partial import outdated_beside
 from holdfast.rows.draws import AllRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.open import open_rows
-from holdfast.rows.partial import outdated_beside
 from holdfast.rows.units import Units
 from plain_query import PlainQuery, These
 

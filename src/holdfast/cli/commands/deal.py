@@ -41,7 +41,7 @@ def command(
     holdfast deal events.parquet checked.deck --cards 1e8 --checks 0.1
     holdfast ask events.deck "amount > 100"
     """
-    from holdfast.rows.deal import deal
+    from holdfast.rows.decks.deal import deal
 
     if "://" in source and has_password(source):
         raise InvalidArgument(

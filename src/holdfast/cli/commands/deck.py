@@ -26,8 +26,8 @@ def command(
 
     from holdfast.errors import InvalidArgument
     from holdfast.ledger import Cost, exists
-    from holdfast.rows.cards import cards_taken
-    from holdfast.rows.deck import Deck, is_deck
+    from holdfast.rows.decks.cards import cards_taken
+    from holdfast.rows.decks.deck import Deck, is_deck
     from holdfast.session import Session
     from holdfast.session.beside import ledger_beside
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from holdfast.registry import Registry
-from holdfast.rows.cards import PLACE, RESERVED, Chance, Dealer
 from holdfast.rows.columns import Storage
+from holdfast.rows.decks.cards import PLACE, RESERVED, Chance, Dealer
 from holdfast.rows.scans.scan import Scan
 
 ROWS, SUMS = f"{RESERVED}rows", (f"{RESERVED}sum_1", f"{RESERVED}sum_2")

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
-from holdfast.rows.cards import PLACE
+from holdfast.rows.decks.cards import PLACE
 from holdfast.rows.engines import ENGINES, ROWS, SUMS, Engine, Task
 from holdfast.rows.scans.scan import BATCH, Origin, Scan
 

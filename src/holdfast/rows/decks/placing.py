@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.array_files import HEADER
 from holdfast.rows.columns import Storage
+from holdfast.rows.disk.array_files import HEADER
+from holdfast.rows.disk.folder import file_name
 from holdfast.rows.fingerprint import Part
-from holdfast.rows.folder import file_name
 
 THREADS = 2
 Item = TypeVar("Item")

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.posix import mmap
+from holdfast.rows.disk.posix import mmap
 
 BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened

@@ -22,14 +22,14 @@ import numpy as np
 import polars as pl
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.array_files import Incomplete
-from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
+from holdfast.rows.decks.supply import lengths_of
+from holdfast.rows.disk.array_files import Incomplete
+from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
+from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
-from holdfast.rows.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
-from holdfast.rows.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.supply import lengths_of
 from holdfast.rows.units import Grouping
 
 # Distinct texts that a dictionary may hold. During ingestion all dictionaries are in memory at once.

@@ -30,9 +30,9 @@ import numpy as np
 from holdfast.cancel import checkpoint
 from holdfast.errors import RowSourceError
 from holdfast.queries.query import Packed, Packing
-from holdfast.rows.array_files import ArrayFile, DataCheck, FileEntry, MappedArray
+from holdfast.rows.disk.array_files import ArrayFile, DataCheck, FileEntry, MappedArray
+from holdfast.rows.disk.posix import fcntl
 from holdfast.rows.draws import Indices
-from holdfast.rows.posix import fcntl
 
 MOST_BYTES = 4 << 30  # of a dataset's packs in memory; beyond, rows are read by column
 MOST_STORED = MOST_BYTES  # of its packs in its folder

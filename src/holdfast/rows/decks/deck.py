@@ -31,10 +31,10 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.guarantees.plan import BEST, FAST, Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.queries.query import Query, Values
-from holdfast.rows.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
+from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
+from holdfast.rows.disk.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.disk.posix import fcntl, mmap
 from holdfast.rows.draws import Indices, Selection
-from holdfast.rows.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
-from holdfast.rows.posix import fcntl, mmap
 from holdfast.rows.source import LedgerView
 from holdfast.schema import Schema
 

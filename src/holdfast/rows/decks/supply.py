@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.cards import chunks
+from holdfast.rows.decks.cards import chunks
 from holdfast.rows.scans.scan import Scan
 from holdfast.rows.units import Grouping
 

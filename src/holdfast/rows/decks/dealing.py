@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.guarantees.request import PlanRequest
-from holdfast.rows.cards import PLACE, ROW, Chance, rate_for
-from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, storage_named
-from holdfast.rows.deck import KEPT, deals_in
+from holdfast.rows.decks.cards import PLACE, ROW, Chance, rate_for
+from holdfast.rows.decks.deck import KEPT, deals_in
+from holdfast.rows.decks.kept import Division, KeptRows, keep, put
+from holdfast.rows.decks.placing import THREADS, Placing, ahead, incomplete
+from holdfast.rows.decks.sorting import Block, Piece, Runs, block_for, ranges_for
+from holdfast.rows.decks.supply import Chunk, Supply, by_unit, counted
+from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.disk.folder import Dealt, Manifest
+from holdfast.rows.disk.ingest import Together, reported, vouch
+from holdfast.rows.disk.partial import Note, clear, swap_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.fingerprint import Coder, Content, Part
-from holdfast.rows.folder import Dealt, Manifest
-from holdfast.rows.ingest import Together, reported, vouch
-from holdfast.rows.kept import Division, KeptRows, keep, put
-from holdfast.rows.partial import Note, clear, swap_in
-from holdfast.rows.placing import THREADS, Placing, ahead, incomplete
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
-from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
 _FORMAT = 6  # the version of the dealing procedure: another one would deal other cards
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.request import PlanRequest
-from holdfast.rows.cards import MOST_RANGES, RESERVED, ROW
-from holdfast.rows.dealing import Job, first_card
-from holdfast.rows.deck import Deck, deals_in, require_complete
+from holdfast.rows.decks.cards import MOST_RANGES, RESERVED, ROW
+from holdfast.rows.decks.dealing import Job, first_card
+from holdfast.rows.decks.deck import Deck, deals_in, require_complete
+from holdfast.rows.decks.sorting import MOST
+from holdfast.rows.disk.folder import Manifest
+from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
-from holdfast.rows.folder import Manifest
 from holdfast.rows.open import dialect_of, find_scan
-from holdfast.rows.partial import locked_partial
 from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.sorting import MOST
 from holdfast.rows.source import Table
 from holdfast.rows.units import check_unit
 from holdfast.schema import Column, Schema

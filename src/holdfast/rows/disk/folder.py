@@ -21,13 +21,20 @@ from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
 from holdfast.queries.query import Folded, Query, Values
-from holdfast.rows.array_files import AT_ONCE, DataCheck, FileEntry, MappedArray, populate_in_background, spare_memory
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, code_type, refuse_missing, storage_named
+from holdfast.rows.disk.array_files import (
+    AT_ONCE,
+    DataCheck,
+    FileEntry,
+    MappedArray,
+    populate_in_background,
+    spare_memory,
+)
+from holdfast.rows.disk.packs import PackFiles
+from holdfast.rows.disk.partial import write_whole
+from holdfast.rows.disk.posix import mmap
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
-from holdfast.rows.packs import PackFiles
-from holdfast.rows.partial import write_whole
-from holdfast.rows.posix import mmap
 from holdfast.rows.scans.scan import Origin
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema

@@ -42,7 +42,7 @@ from holdfast.rows.source import LedgerView, RowSource, Taken
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.rows.deck import Cards, Deck
+    from holdfast.rows.decks.deck import Cards, Deck
 
 RESERVED = "__holdfast_"  # prefix of the columns that holdfast adds to those of the table
 PLACE = f"{RESERVED}place"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.rows.posix import fcntl
+from holdfast.rows.disk.posix import fcntl
 from holdfast.rows.scans.scan import Scan
 
 _NOTE = "begun.json"

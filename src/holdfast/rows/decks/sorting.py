@@ -28,9 +28,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
-from holdfast.rows.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
+from holdfast.rows.decks.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
+from holdfast.rows.decks.placing import Behind, Memory, Placing, ahead, incomplete, read_into, write_at
 from holdfast.rows.fingerprint import Coder, Content, Part
-from holdfast.rows.placing import Behind, Memory, Placing, ahead, incomplete, read_into, write_at
 from holdfast.rows.scans.scan import UNREADABLE
 
 BLOCK_BYTES = 40 << 20  # bytes of cards in a block; several blocks are in memory at once
