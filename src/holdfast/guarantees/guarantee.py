@@ -371,7 +371,10 @@ class Guarantee(ABC):
         return None
 
     def information_step(self, R: float) -> float:
-        """Return `expected_excess_step` by the information in all releases, for charges that count coins."""
+        """Return `expected_excess_step` by the information in all releases, for charges that count coins.
+
+        `R` is as there.
+        """
         return descent.information_step(R, nats=cost.session_nats(self._drawn, n=self.terms.rows), n=self.terms.rows)
 
     @property
