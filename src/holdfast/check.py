@@ -53,12 +53,18 @@ def number(**named: Any) -> None:
             raise _refuse(name, "a finite number", value)
 
 
-def positive(**named: Any) -> None:
-    """Each argument is a finite number above zero."""
+def _numbers(
+    named: dict[str, Any], rule: str, holds: Callable[[Any], bool], hint: Callable[[float], str] = lambda value: ""
+) -> None:
     number(**named)
     for name, value in named.items():
-        if not value > 0:
-            raise _refuse(name, "positive", value)
+        if not holds(value):
+            raise _refuse(name, rule, value, hint(value))
+
+
+def positive(**named: Any) -> None:
+    """Each argument is a finite number above zero."""
+    _numbers(named, "positive", lambda value: value > 0)
 
 
 def whole(minimum: int = 1, **named: Any) -> None:
@@ -73,26 +79,17 @@ def whole(minimum: int = 1, **named: Any) -> None:
 
 def probability(**named: Any) -> None:
     """Each argument lies strictly between 0 and 1."""
-    number(**named)
-    for name, value in named.items():
-        if not 0 < value < 1:
-            raise _refuse(name, "strictly between 0 and 1", value, percent(value))
+    _numbers(named, "strictly between 0 and 1", lambda value: 0 < value < 1, percent)
 
 
 def share(**named: Any) -> None:
     """Each argument lies in [0, 1]."""
-    number(**named)
-    for name, value in named.items():
-        if not 0 <= value <= 1:
-            raise _refuse(name, "between 0 and 1", value, percent(value))
+    _numbers(named, "between 0 and 1", lambda value: 0 <= value <= 1, percent)
 
 
 def at_most(limit_name: str, limit: float, **named: Any) -> None:
     """Each argument is at most `limit`, which the message calls `limit_name`."""
-    number(**named)
-    for name, value in named.items():
-        if value > limit:
-            raise _refuse(name, f"at most {limit_name} ({limit})", value)
+    _numbers(named, f"at most {limit_name} ({limit})", lambda value: value <= limit)
 
 
 def interval(name: str, value: Any) -> tuple[float, float]:
@@ -140,14 +137,12 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
     holdfast.errors.InvalidArgument: There is no option 'row'. Did you mean 'rows'?
     """
 
+    @_refusing
     @wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> R:
         __tracebackhide__ = True
         try:
             return function(*args, **named)
-        except HoldfastError as error:
-            cut(error)
-            raise
         except TypeError:
             declared = signature(function).parameters.items()
             known = [name for name, each in declared if each.kind in _NAMED and name != "self"]

@@ -44,6 +44,10 @@ class HoldfastError(Exception):
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, kind: str = "", status: int = 0, exit_code: int = 0) -> None:
+        super().__init_subclass__()
+        cls.kind, cls.status, cls.exit_code = kind or cls.kind, status or cls.status, exit_code or cls.exit_code
+
     def __init__(self, message: str, **fields: object) -> None:
         super().__init__(message)
         self.message = message
@@ -64,118 +68,61 @@ def _rebuild(cls: type[HoldfastError], message: str, fields: dict[str, Any]) -> 
     return cls(message, **fields)
 
 
-class InvalidArgument(HoldfastError, ValueError):
+class InvalidArgument(HoldfastError, ValueError, kind="invalid_argument", status=422, exit_code=2):
     """An argument breaks its rule."""
 
-    kind = "invalid_argument"
-    status = 422
-    exit_code = 2
 
-
-class InvalidQuery(InvalidArgument):
+class InvalidQuery(InvalidArgument, kind="invalid_query"):
     """A query that may not be asked; decided from the schema alone, before any row is read."""
 
-    kind = "invalid_query"
 
-
-class UnknownName(HoldfastError, KeyError):
+class UnknownName(HoldfastError, KeyError, kind="unknown_name", status=404, exit_code=3):
     """A column, category or dataset that does not exist."""
 
-    kind = "unknown_name"
-    status = 404
-    exit_code = 3
 
-
-class PlanInfeasible(HoldfastError):
+class PlanInfeasible(HoldfastError, kind="plan_infeasible", status=422, exit_code=4):
     """No plan reaches the goal."""
 
-    kind = "plan_infeasible"
-    status = 422
-    exit_code = 4
 
-
-class PlanConflict(HoldfastError):
+class PlanConflict(HoldfastError, kind="plan_conflict", status=409, exit_code=5):
     """The request conflicts with the ledger's plan."""
 
-    kind = "plan_conflict"
-    status = 409
-    exit_code = 5
 
-
-class BudgetExhausted(HoldfastError):
+class BudgetExhausted(HoldfastError, kind="budget_exhausted", status=409, exit_code=6):
     """The answer costs more than is left. Fields: `cost`, `left`, `total`, `unit`."""
 
-    kind = "budget_exhausted"
-    status = 409
-    exit_code = 6
 
-
-class RowSourceError(HoldfastError, OSError):
+class RowSourceError(HoldfastError, OSError, kind="row_source", status=503, exit_code=7):
     """The data cannot be read, holds an unsupported type, or has changed."""
 
-    kind = "row_source"
-    status = 503
-    exit_code = 7
 
-
-class LedgerDamaged(HoldfastError):
+class LedgerDamaged(HoldfastError, kind="ledger_damaged", status=503, exit_code=8):
     """The ledger contradicts itself."""
 
-    kind = "ledger_damaged"
-    status = 503
-    exit_code = 8
 
-
-class LedgerUnavailable(HoldfastError, OSError):
+class LedgerUnavailable(HoldfastError, OSError, kind="ledger_unavailable", status=503, exit_code=9):
     """The ledger cannot be reached, or stayed busy for too long."""
 
-    kind = "ledger_unavailable"
-    status = 503
-    exit_code = 9
 
-
-class MissingExtra(HoldfastError, ImportError):
+class MissingExtra(HoldfastError, ImportError, kind="missing_extra", status=501, exit_code=10):
     """An optional package is not installed."""
 
-    kind = "missing_extra"
-    status = 501
-    exit_code = 10
 
-
-class QuotaExhausted(BudgetExhausted):
+class QuotaExhausted(BudgetExhausted, kind="quota_exhausted", exit_code=11):
     """The budget could pay, but this analyst's quota cannot. Fields: `cost`, `left`, `total`, `unit`."""
 
-    kind = "quota_exhausted"
-    exit_code = 11
 
-
-class NotSignedIn(HoldfastError, PermissionError):
+class NotSignedIn(HoldfastError, PermissionError, kind="not_signed_in", status=401, exit_code=12):
     """No token was given, or one that is unknown, revoked or expired."""
 
-    kind = "not_signed_in"
-    status = 401
-    exit_code = 12
 
-
-class NotAllowed(HoldfastError, PermissionError):
+class NotAllowed(HoldfastError, PermissionError, kind="not_allowed", status=403, exit_code=13):
     """The token is valid, but does not permit this."""
 
-    kind = "not_allowed"
-    status = 403
-    exit_code = 13
 
-
-class TooManyRequests(HoldfastError):
+class TooManyRequests(HoldfastError, kind="too_many_requests", status=429, exit_code=14):
     """Requests come faster than the server allows. Field: `retry_after`, in seconds."""
 
-    kind = "too_many_requests"
-    status = 429
-    exit_code = 14
 
-
-class ServiceUnavailable(HoldfastError, ConnectionError):
+class ServiceUnavailable(HoldfastError, ConnectionError, kind="service_unavailable", status=503, exit_code=15):
     """The server cannot be reached, is closing, or gave up waiting."""
-
-    kind = "service_unavailable"
-    status = 503
-    exit_code = 15

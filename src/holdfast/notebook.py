@@ -1,4 +1,4 @@
-"""HTML for notebooks: tables, and bars that show how much is left; readable in light and in dark themes."""
+"""Tables as text, and HTML for notebooks: tables, and bars that show how much is left, in light and dark themes."""
 
 from collections.abc import Collection, Sequence
 from html import escape
@@ -15,6 +15,20 @@ class Svg(str):
     """A drawing made by holdfast. Text that merely looks like one, such as a category in the data, is escaped."""
 
     __slots__ = ()
+
+
+def aligned(lines: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
+    """Return the lines of a table as text, its columns aligned: those in `right` to the right, others to the left.
+
+    >>> aligned([["a", "n"], ["bc", "10"]], right=[1])
+    ['a    n', 'bc  10']
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [
+        [cell.rjust(width) if place in right else cell.ljust(width) for place, (cell, width) in enumerate(cells)]
+        for cells in (zip(line, widths, strict=True) for line in lines)
+    ]
+    return ["  ".join(cells).rstrip() for cells in padded]
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:

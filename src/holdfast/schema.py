@@ -146,11 +146,7 @@ class Schema:
         return [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared) for c in self]
 
     def __repr__(self) -> str:
-        lines = [SHOWN, *self._lines()]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(SHOWN))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-        )
+        return "\n".join(notebook.aligned([SHOWN, *self._lines()]))
 
     def _repr_html_(self) -> str:
         return notebook.table(SHOWN, self._lines(), left=range(len(SHOWN)))

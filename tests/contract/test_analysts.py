@@ -1,5 +1,7 @@
 """Every analyst asks questions about one row, chosen from the answers and its own randomness alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from holdfast.guarantees.statistic import OneShare
 from holdfast.lab.analysts import ANALYSTS
 from holdfast.lab.baselines import Naive
-from holdfast.lab.contenders import MechanismOracle, Reply, SessionOracle, converse
+from holdfast.lab.contenders import MechanismOracle, Reply, converse
 from holdfast.mechanisms.coins import Coins
 from holdfast.queries.python_function import from_function
 from holdfast.rows.memory import memory_rows
@@ -78,7 +80,8 @@ def test_every_question_is_a_function_of_one_row(analyst):
     exchanges = dialogue(analyst, Naive())
     for question, _ in (exchanges[0], exchanges[-1]):
         assert question.statistic == OneShare()
-        from_function(question, source.schema, question.columns)  # refuses what is not
+        read = replace(source.schema, columns=tuple(source.schema[name] for name in question.columns))
+        from_function(question, read)  # refuses what is not
 
 
 def test_text_and_function_of_a_question_agree(analyst):
@@ -96,6 +99,18 @@ def test_the_population_has_the_mean_of_every_question(analyst):
     for question, _ in dialogue(analyst, Naive()):
         found = float(np.mean(question.evaluate(fresh.select(question.columns))))
         assert abs(found - population.mean(question)) <= 0.021
+
+
+class SessionOracle:
+    """A session, asked the way any user asks it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def answer(self, question) -> Reply:
+        answer = self._session.mean(question.sql or question)
+        (_, estimate), *_ = answer.rows()
+        return Reply(estimate.guess, estimate.low, estimate.high, answer.rows_read)
 
 
 def test_it_can_question_a_session(analyst):

@@ -20,7 +20,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import holdfast as hf
-from holdfast.cli.commands.ask import _with_options_of
+from holdfast.cli.ask import _with_options_of
 from holdfast.questions import KINDS
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real, Reals, ShortText, Text, Whole

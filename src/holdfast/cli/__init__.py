@@ -1,45 +1,78 @@
 """The command line: `holdfast <command>`.
 
-A command is a file in `commands/` with a function `command`: its name is the file's name, its help the function's
-docstring. The file is imported only when the command is run or described, so adding a command means adding a file and
-does not slow down the others. A file may define a `CLASS` to build its command with, or `COMMANDS`, a mapping of names
-to functions, which become subcommands: `holdfast board make`.
+A command is a function in one of the modules here, of the command's name; its docstring is the help. The module is
+imported only when the command is run or described, so one does not slow down the others.
 """
 
 import gc
-import json
+import json as jsonlib
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from inspect import cleandoc
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
-from holdfast.cli.command import Command
-from holdfast.cli.output import note, say, write_on_any_terminal
+from holdfast.cli.command import Argument, Command, Group
+from holdfast.cli.options import Json
+from holdfast.cli.output import note, say, show_json, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
-_FIRST = ("demo", "open", "plan", "ask", "sql", "batch", "check", "budget", "history", "receipt", "verify")
+# The module of every command, in the order of the help: the most common first.
+_MODULES = {
+    "demo": "holdfast.cli.lab",
+    "open": "holdfast.cli.data",
+    "plan": "holdfast.cli.data",
+    "ask": "holdfast.cli.ask",
+    "sql": "holdfast.cli.ask",
+    "batch": "holdfast.cli.ask",
+    "check": "holdfast.cli.ask",
+    "budget": "holdfast.cli.ledger",
+    "history": "holdfast.cli.ledger",
+    "receipt": "holdfast.cli.ledger",
+    "verify": "holdfast.cli.ledger",
+    "attack": "holdfast.cli.lab",
+    "backup": "holdfast.cli.ledger",
+    "board": "holdfast.cli.board",
+    "completion": "holdfast.cli",
+    "deal": "holdfast.cli.data",
+    "deck": "holdfast.cli.data",
+    "hold-back": "holdfast.cli.data",
+    "mcp": "holdfast.cli.serve",
+    "monitor": "holdfast.cli.lab",
+    "reproduce": "holdfast.cli.lab",
+    "restore": "holdfast.cli.ledger",
+    "selftest": "holdfast.cli.lab",
+    "serve": "holdfast.cli.serve",
+}
+_RUN_ALONE = {"attack", "demo", "mcp", "monitor", "reproduce", "serve"}  # the others show their help without words
+SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = 130
 SELDOM = 100_000  # new objects between two garbage collections, which take a tenth of the time of imports by default
 
 
 def command_names() -> list[str]:
     """Return the names of all commands: the most common first, then the rest."""
-    found = {path.stem.replace("_", "-") for path in (Path(__file__).parent / "commands").glob("[a-z]*.py")}
-    return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
+    return list(_MODULES)
 
 
 def subcommands(name: str) -> list[str]:
     """Return the names of a command's subcommands."""
-    return list(getattr(_module(name), "COMMANDS", {}))
+    return list(getattr(_command(name), "commands", {}))
 
 
-class Commands(click.Group):
-    """Finds commands by file name."""
+def _command(name: str) -> click.Command:
+    """Import a command: what its module makes of it, or its function with options."""
+    module = import_module(_MODULES[name])
+    made: dict[str, click.Command] = getattr(module, "COMMANDS", {})
+    return made.get(name) or Command(
+        name, getattr(module, name.replace("-", "_")), no_args_is_help=name not in _RUN_ALONE
+    )
+
+
+class Commands(Group):
+    """Finds commands by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names."""
@@ -47,41 +80,16 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        if cmd_name not in command_names():
-            return None
-        module = _module(cmd_name)
-        if hasattr(module, "COMMANDS"):
-            own = [Command(name, function, no_args_is_help=True) for name, function in module.COMMANDS.items()]
-            return _Group(cmd_name, own, help=cleandoc(module.command.__doc__), no_args_is_help=True)
-        made: type[Command] = getattr(module, "CLASS", Command)
-        return made(cmd_name, module.command, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False))
+        return _command(cmd_name) if cmd_name in _MODULES else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; refuse an unknown word, with the nearest command as a suggestion."""
-        near = get_close_matches(args[0], command_names(), n=1) if args[0] not in command_names() else []
+        near = get_close_matches(args[0], command_names(), n=1) if args[0] not in _MODULES else []
         if near:
             raise click.UsageError(f"No command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with the first lines of their docstrings, without building them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _module(name).command.__doc__.partition("\n")[0]) for name in command_names()])
-
-
-class _Group(click.Group):
-    """A command with commands of its own."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, with the whole first line of what each says."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, (own.help or "").partition("\n")[0]) for name, own in self.commands.items()])
-
-
-def _module(name: str) -> Any:
-    return import_module(f"holdfast.cli.commands.{name.replace('-', '_')}")
 
 
 def _version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
@@ -144,5 +152,35 @@ def _usage(error: click.ClickException) -> str:
 def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:
     note(error["error"])
     if "--json" in words:
-        say(json.dumps(error, ensure_ascii=False))
+        say(jsonlib.dumps(error, ensure_ascii=False))
     return code
+
+
+def _shells(beginning: str) -> list[str]:
+    return [name for name in SHELLS if name.startswith(beginning)]
+
+
+def completion(
+    shell: Annotated[str, Argument(metavar="|".join(SHELLS), help="Which shell.", complete=_shells)], json: Json = False
+) -> None:
+    """Print a script that lets your shell complete commands, options and kinds of questions.
+
+    Nothing is installed: put the line for your shell into its startup file.
+
+    \b
+    eval "$(holdfast completion bash)"       in ~/.bashrc
+    eval "$(holdfast completion zsh)"        in ~/.zshrc, after compinit
+    holdfast completion fish | source        in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from holdfast import check
+
+    check.one_of("shell", shell, SHELLS)
+    made = get_completion_class(shell)
+    assert made is not None  # click has these shells
+    script = made(click.Command("holdfast"), {}, "holdfast", "_HOLDFAST_COMPLETE").source()
+    if json:
+        show_json(shell=shell, script=script)
+    else:
+        say(script)

@@ -53,20 +53,8 @@ class _Argument(click.Argument):
 class Flag:
     """An option; its flag is by default the name of the parameter, and for a switch also its opposite.
 
-    Parameters
-    ----------
-    *flags
-        How it is written.
-    help
-        What it means.
-    metavar
-        The name of its value in help; by default, its type.
-    section
-        The section of help that lists it.
-    least, most
-        The range of a whole number.
-    complete
-        Returns completions of its value.
+    `metavar` is the name of its value in help (by default, its type), `section` the part of help that lists it, `least`
+    and `most` are the range of a whole number, and `complete` returns completions of its value.
     """
 
     def __init__(
@@ -191,6 +179,26 @@ class Command(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """A command with subcommands, which its help lists in their order, with the whole first line of theirs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names; click would sort them."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list; click would shorten the lines."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, ((own and own.help) or "").partition("\n")[0]) for name, own in found])
+
+
+def group(function: Callable[..., None], *own: Callable[..., None]) -> Group:
+    """Return a command with subcommands, each named like its function; the first function's docstring is the help."""
+    commands = [Command(each.__name__, each, no_args_is_help=True) for each in own]
+    return Group(function.__name__, commands, help=cleandoc(function.__doc__ or ""), no_args_is_help=True)
 
 
 def _with_registered(text: str) -> str:

@@ -4,7 +4,7 @@ import ast
 import re
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from holdfast.cli.output import note
@@ -95,6 +95,23 @@ def _null_values(texts: re.Match[str]) -> str:
     return f"say so: holdfast open --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
 
 
+_PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml),
+    (r"\bWrite rows=(\d+)", r"Write --rows \1"),
+    (r"\bunit='([^']*)'", r"--unit \1"),
+    (r"\bid=('[^']*') leaves", r"--id \1 leaves"),
+    (r"and ('[^']*') with unit=\.", r"and \1 with --unit."),
+    (r"\bsplit with id='([^']*)'", r"split with --id \1"),
+    (r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2"),
+    (r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1"),
+    (r"say so when opening: holdfast", "say so: holdfast"),
+    (r"say so when opening: null_values=\[(.*)\]", _null_values),
+    (r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'"),
+    # Only in the library's own wording: a quoted question may compare a column of the same name.
+    (rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}"),
+)
+
+
 def spell(message: str, flags: Mapping[str, str]) -> str:
     """Write options as flags, where a message of the library clearly means an option.
 
@@ -107,20 +124,8 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
-    message = re.sub(r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
-    message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
-    message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
-    message = re.sub(r"\bid=('[^']*') leaves", r"--id \1 leaves", message)
-    message = re.sub(r"and ('[^']*') with unit=\.", r"and \1 with --unit.", message)
-    message = re.sub(r"\bsplit with id='([^']*)'", r"split with --id \1", message)
-    message = re.sub(r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2", message)
-    message = re.sub(r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1", message)
-    message = message.replace("say so when opening: holdfast", "say so: holdfast")
-    message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)
-    message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
-    # Only in the library's own wording: a quoted question may compare a column of the same name.
-    plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"
-    message = re.sub(plan, lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}", message)
+    for pattern, written in _PATTERNS:
+        message = re.sub(pattern, written, message)
     if not flags:
         return message
     name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"

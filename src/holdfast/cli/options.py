@@ -23,9 +23,9 @@ Data = Annotated[str, Argument(metavar="DATA", help="A Parquet, CSV or Arrow fil
 Json = Annotated[bool, Flag("--json", help="Write one JSON document to standard output.")]
 Ledger = Annotated[str | None, Flag(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")]
 Unit = Annotated[
-    str | None,
-    Flag(metavar="COLUMN", help="Which rows belong together, if rows are not independent; remembered."),
+    str | None, Flag(metavar="COLUMN", help="Which rows belong together, if rows are not independent; remembered.")
 ]
+Analyst = Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")]
 Target = Annotated[str, Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger's file or database URL.")]
 WhichDataset = Annotated[str | None, Flag("--dataset", help="Which dataset, in a database with several.")]
 Queries = Annotated[int | None, plan_option("How many questions to plan for.")]

@@ -4,7 +4,7 @@ import codecs
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,6 +26,12 @@ def note(text: str) -> None:
     _write(sys.stderr, text)
 
 
+def show_notes(notes: Iterable[str]) -> None:
+    """Write a remark for each."""
+    for sentence in notes:
+        note(sentence)
+
+
 def show_json(**document: Any) -> None:
     """Write the one JSON document of a command that succeeded."""
     say(json.dumps({"ok": True} | document, ensure_ascii=False, default=str))
@@ -39,8 +45,9 @@ def _write(stream: TextIO, text: str, *, bold: bool = False) -> None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     """Write a table: with Rich on a terminal, as aligned columns elsewhere. `right` are the right-aligned columns."""
-    cells = [list(headings), *map(list, rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(headings))]
+    from holdfast.notebook import aligned  # only needed for tables
+
+    lines = aligned([headings, *rows], right=right)
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -51,14 +58,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
         for row in rows:
             drawn.add_row(*(cell.replace("[", r"\[") for cell in row))
         # On a narrower terminal, lines wrap, so that a number is never cut off.
-        Console(file=sys.stdout, width=max(Console().width, sum(widths) + 2 * len(widths))).print(drawn)
+        Console(file=sys.stdout, width=max(Console().width, max(map(len, lines)) + 2 * len(headings))).print(drawn)
         return
-    for row in cells:
-        parts = [
-            cell.rjust(width) if place in right else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        say("  ".join(parts).rstrip())
+    for line in lines:
+        say(line)
 
 
 def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0), width: int = BAR) -> str:

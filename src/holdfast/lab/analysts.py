@@ -19,7 +19,7 @@ import collections.abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, pi, sqrt
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -49,27 +49,22 @@ class Analyst(Protocol):
     @property
     def name(self) -> str:
         """The analyst's name."""
-        ...
 
     @property
     def queries(self) -> int:
         """How many questions a dialogue has at most."""
-        ...
 
     def population(self, rows: int) -> Population:
         """Return the population this analyst is designed for, for samples of this many rows."""
-        ...
 
     def ask(self, rows: int, rng: Generator) -> Dialogue:
         """Start a dialogue about a table of this many rows (the number is public)."""
-        ...
 
     def predicted_excess(self, rows: int, noise: float = 0.0) -> float | None:
         """Predict by how much the last question's mean on the rows exceeds its mean in the population.
 
         `noise` is the variance of the randomness added to each answer. Returns None if no formula is known.
         """
-        ...
 
 
 # -- votes --------------------------------------------------------------------------------------------------------
@@ -98,6 +93,7 @@ class _Voter:
     """Ask about `queries` - 1 features, then about the vote."""
 
     queries: int = 501
+    factor: ClassVar[float]  # of s, in the excess of the vote
 
     def __post_init__(self) -> None:
         check.whole(2, queries=self.queries)
@@ -117,20 +113,21 @@ class _Voter:
         """Turn the answers into weights."""
         raise NotImplementedError  # each voting analyst defines its own weights
 
+    def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
+        """Phi(factor s) - 1/2."""
+        return float(ndtr(self.factor * vote_strength(self.queries - 1, rows, noise))) - 0.5
+
 
 @dataclass(frozen=True)
 class SignAttack(_Voter):
     """Every feature votes, in the direction it leans."""
 
     name: str = "sign"
+    factor = sqrt(2 / pi)
 
     def weigh(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
         """One vote each."""
         return np.where(deviations >= 0, 1.0, -1.0)
-
-    def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
-        """Phi(s sqrt(2/pi)) - 1/2."""
-        return float(ndtr(vote_strength(self.queries - 1, rows, noise) * sqrt(2 / pi))) - 0.5
 
 
 @dataclass(frozen=True)
@@ -138,14 +135,11 @@ class WeightedAttack(_Voter):
     """Every feature votes with its own deviation."""
 
     name: str = "weighted"
+    factor = 1.0
 
     def weigh(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
         """The deviation itself, scaled to at most one."""
         return deviations / (np.abs(deviations).max() or 1.0)
-
-    def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
-        """Phi(s) - 1/2."""
-        return float(ndtr(vote_strength(self.queries - 1, rows, noise))) - 0.5
 
 
 @dataclass(frozen=True)
@@ -176,7 +170,7 @@ class PersistentAttack:
 
     def ask(self, rows: int, rng: Generator) -> Dialogue:
         """Ask about every feature, then about the vote."""
-        weighted = WeightedAttack(self.features + 1).ask(rows, rng)
+        weighted = self._weighted.ask(rows, rng)
         question = next(weighted)
         for _ in range(self.features):
             question = weighted.send((yield question))
@@ -185,7 +179,11 @@ class PersistentAttack:
 
     def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
         """The excess of the weighted vote of its features."""
-        return float(ndtr(vote_strength(self.features, rows, noise))) - 0.5
+        return self._weighted.predicted_excess(rows, noise)
+
+    @property
+    def _weighted(self) -> WeightedAttack:
+        return WeightedAttack(self.features + 1)
 
 
 @dataclass(frozen=True)
@@ -193,14 +191,11 @@ class BoostingAttack(_Voter):
     """Submissions to a leaderboard: those that scored above one half vote."""
 
     name: str = "boosting"
+    factor = 1 / sqrt(pi)
 
     def weigh(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
         """One vote for the better half, none for the rest."""
         return np.where(deviations > 0, 1.0, 0.0)
-
-    def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
-        """Phi(s/sqrt(pi)) - 1/2."""
-        return float(ndtr(vote_strength(self.queries - 1, rows, noise) / sqrt(pi))) - 0.5
 
 
 @dataclass(frozen=True)
@@ -416,3 +411,11 @@ ANALYSTS: Mapping[str, Callable[[int], Analyst]] = {
     "harmless": Harmless,
     "persistent": PersistentAttack,
 }
+
+
+def analyst_named(analyst: str | Analyst, queries: int) -> Analyst:
+    """Return the analyst of this name, who asks `queries` questions; or the analyst itself, if one is given."""
+    if not isinstance(analyst, str):
+        return analyst
+    check.one_of("analyst", analyst, tuple(ANALYSTS))
+    return ANALYSTS[analyst](queries)

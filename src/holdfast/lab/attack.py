@@ -17,16 +17,20 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.plan import Plan, write_margin
-from holdfast.lab.analysts import ANALYSTS, Analyst
+from holdfast.lab.analysts import Analyst, analyst_named
 from holdfast.lab.baselines import Naive, Releaser
 from holdfast.lab.contenders import Contender, contender, converse
 from holdfast.lab.populations import Population
 from holdfast.rows.memory import memory_rows
 
 PARALLEL_FROM = 200_000_000  # row evaluations: a few seconds; less work ends before other processes have started
+_IN_JSON = (
+    "mechanism", "analyst", "rows", "queries", "confidence", "promised", "predicted_excess", "excess", "last_answer",
+    "population_mean", "broken", "rows_read", "seed",
+)  # fmt: skip
 HEADINGS = ("questions", "claimed error", "actual error", "worst world", "promised")
 
 Floats = NDArray[np.float64]
@@ -80,9 +84,7 @@ def attack(
     check.whole(2, rows=rows)
     check.whole(worlds=worlds, processes=processes, queries=queries)
     check.probability(confidence=confidence)
-    if isinstance(analyst, str):
-        check.one_of("analyst", analyst, tuple(ANALYSTS))
-        analyst = ANALYSTS[analyst](queries)
+    analyst = analyst_named(analyst, queries)
     if seed is None:
         seed = secrets.randbits(32)
     against = contender(mechanism, rows=rows, queries=analyst.queries, confidence=confidence)
@@ -280,20 +282,7 @@ class AttackReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; a world is identified by its seed."""
-        return {
-            "mechanism": self.mechanism,
-            "analyst": self.analyst,
-            "rows": self.rows,
-            "queries": self.queries,
-            "confidence": self.confidence,
-            "promised": self.promised,
-            "predicted_excess": self.predicted_excess,
-            "excess": self.excess,
-            "last_answer": self.last_answer,
-            "population_mean": self.population_mean,
-            "broken": self.broken,
-            "rows_read": self.rows_read,
-            "seed": self.seed,
+        return {name: getattr(self, name) for name in _IN_JSON} | {
             "seeds": [world.seed for world in self.worlds],
             "largest_errors": [round(float(error), 6) for error in self.largest],
             "checkpoints": [asdict(checkpoint) for checkpoint in self.checkpoints()],
@@ -319,15 +308,9 @@ class AttackReport:
         ]
 
     def __repr__(self) -> str:
-        lines = [HEADINGS, *self.cells()]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-        table = "\n".join(
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-        )
-        return f"{table}\n{self.verdict()} Seed {self.seed}."
+        lines = notebook.aligned([HEADINGS, *self.cells()], right=range(len(HEADINGS)))
+        return "\n".join([*lines, f"{self.verdict()} Seed {self.seed}."])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)
-        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in self.cells())
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        table = notebook.table(HEADINGS, self.cells(), left=())
         return f"{table}<p>{escape(self.verdict())} Seed {self.seed}.</p>"

@@ -54,7 +54,6 @@ class Releaser(Protocol):
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
         """Read rows and return what may be released about them."""
-        ...
 
 
 def _scan(query: Query, source: RowSource, selection: Selection, rng: Generator) -> Columns:

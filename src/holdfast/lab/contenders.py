@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from numpy.random import Generator
 from scipy.special import ndtri
@@ -39,9 +39,6 @@ from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.session.planning import plan
 
-if TYPE_CHECKING:
-    from holdfast.session import Session
-
 TEXTBOOK_ERROR = 0.05  # failure probability of one answer's interval, for a mechanism without a guarantee
 
 
@@ -63,7 +60,6 @@ class QueryOracle(Protocol):
 
     def answer(self, question: RowQuestion) -> Reply:
         """Answer the next question."""
-        ...
 
 
 class ResumableOracle(QueryOracle, Protocol):
@@ -71,7 +67,6 @@ class ResumableOracle(QueryOracle, Protocol):
 
     def recall(self, question: RowQuestion, answer: float) -> None:
         """Move to the state after giving this answer."""
-        ...
 
 
 def converse(dialogue: Dialogue, oracle: QueryOracle) -> Iterator[tuple[RowQuestion, Reply]]:
@@ -145,22 +140,6 @@ class PlanOracle:
         return draws
 
 
-class SessionOracle:
-    """A session, asked the way any user asks it."""
-
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-
-    def answer(self, question: RowQuestion) -> Reply:
-        """Ask the session."""
-        answer = self._session.mean(question.sql or question)
-        (_, estimate), *_ = answer.rows()
-        return Reply(estimate.guess, estimate.low, estimate.high, answer.rows_read)
-
-    def recall(self, question: RowQuestion, answer: float) -> None:
-        """Do nothing: the state of a session is in its ledger."""
-
-
 # -- contenders ---------------------------------------------------------------------------------------------------
 
 
@@ -170,21 +149,17 @@ class Contender(Protocol):
     @property
     def name(self) -> str:
         """The contender's name."""
-        ...
 
     @property
     def promised(self) -> float | None:
         """The largest error of any answer, with the lab's confidence; None if nothing is promised."""
-        ...
 
     @property
     def noise(self) -> float | None:
         """The variance added to the mean of the rows, near a share of one half; None if it is not a fixed number."""
-        ...
 
     def start(self, source: RowSource, rng: Generator) -> QueryOracle:
         """Start answering questions about a sample."""
-        ...
 
 
 @dataclass(frozen=True)

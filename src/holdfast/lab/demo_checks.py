@@ -9,7 +9,6 @@ Among n held rows a signal leans by about 1/(2 sqrt(n)), by chance. A vote of th
 both halves seems right for about Phi(sqrt(2 m/(pi n))) of the rows of either half.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
@@ -38,11 +37,6 @@ class Look:
     holdout: float
     low: float
     high: float
-
-    @property
-    def misses(self) -> bool:
-        """Whether the interval of the checks misses the truth."""
-        return not self.low <= TRUTH <= self.high
 
 
 @dataclass(frozen=True)
@@ -94,34 +88,16 @@ def _bits(rows: pl.DataFrame, signals: int) -> NDArray[np.float32]:
     return np.unpackbits(words.astype(np.uint8), axis=1, count=signals, bitorder="little").astype(np.float32)
 
 
-def play(
-    frame: pl.DataFrame,
-    signals: int = SIGNALS,
-    *,
-    seed: int | None = None,
-    progress: Callable[[int], None] = lambda _: None,
-) -> SecondAct:
-    """Let both analysts work on the same split of a table.
-
-    Parameters
-    ----------
-    frame, signals
-        What `table` returned, and how many signals it has.
-    seed
-        Makes the split repeatable.
-    progress
-        Called with the number of signals looked at.
-    """
+def play(frame: pl.DataFrame, signals: int = SIGNALS, *, seed: int | None = None) -> SecondAct:
+    """Let both analysts work on the same split of a table, of so many signals; `seed` makes the split repeatable."""
     numbered = frame.with_row_index("row")
     explore, session = hold_back(numbered, explore=0.5, id="row", seed=seed, complete=numbered.columns)
     held = numbered.join(explore.select("row"), on="row", how="anti")  # ordinary holdout: same rows, exact answers
     with session:
-        return _played(explore, held, signals, session, progress)
+        return _played(explore, held, signals, session)
 
 
-def _played(
-    explore: pl.DataFrame, held: pl.DataFrame, signals: int, session: Session, progress: Callable[[int], None]
-) -> SecondAct:
+def _played(explore: pl.DataFrame, held: pl.DataFrame, signals: int, session: Session) -> SecondAct:
     seen, kept = (_leanings(part, signals) for part in (explore, held))
     margin = MARGIN / sqrt(held.height)
     answers: list[CheckAnswer] = []
@@ -136,7 +112,6 @@ def _played(
         claim = float(suggested(explore).mean())
         answers.append(session.check(suggested, TRUTH, margin / 2))
         looks.append(Look(number, claim, float(confirmed(held).mean()), *answers[-1].interval))
-        progress(number)
     doubted = session.check(suggested, claim, margin / 2)
     answers.append(doubted)
     missed = sum(not answer.low <= TRUTH <= answer.high for answer in answers)

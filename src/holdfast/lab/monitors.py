@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import Plan
-from holdfast.lab.analysts import ANALYSTS, Analyst, Dialogue
+from holdfast.lab.analysts import Analyst, Dialogue, analyst_named
 from holdfast.lab.baselines import Naive, Releaser
 from holdfast.lab.contenders import Contender, ResumableOracle, contender, converse
 from holdfast.lab.populations import Arrays, Population, RowQuestion
@@ -119,9 +119,7 @@ def monitor(
     check.whole(2, rows=rows)
     check.whole(queries=queries, samples=samples)
     check.positive(epsilon=epsilon)
-    if isinstance(analyst, str):
-        check.one_of("analyst", analyst, tuple(ANALYSTS))
-        analyst = ANALYSTS[analyst](queries)
+    analyst = analyst_named(analyst, queries)
     against = contender(mechanism, rows=rows, queries=analyst.queries)
     source = analyst.population(rows) if population is None else population
     rng = np.random.default_rng(seed)
@@ -166,11 +164,7 @@ def _resumed(
 
 
 def candidates(
-    against: Contender,
-    analyst: Analyst,
-    population: Population,
-    samples: Sequence[Arrays],
-    rng: Generator,
+    against: Contender, analyst: Analyst, population: Population, samples: Sequence[Arrays], rng: Generator
 ) -> list[Candidate]:
     """Simulate one interaction on every sample; return all questions with their gaps."""
     found = []

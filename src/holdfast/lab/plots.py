@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import MissingExtra
+from holdfast.questions.pictures import need_matplotlib
 
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport
@@ -130,12 +130,9 @@ def draw(panels: Sequence[Chart], path: Path, *, same_height: bool = False) -> N
 
 
 def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as missing:
-        raise MissingExtra(
-            "Pictures need the package matplotlib; install it with: pip install 'holdfast[plot]'."
-        ) from missing
+    need_matplotlib()
+    import matplotlib
+
     matplotlib.use("agg")
     from matplotlib import pyplot
 

@@ -173,11 +173,9 @@ class Population(Protocol):
 
     def draw(self, rows: int, rng: Generator) -> Arrays:
         """Draw rows independently."""
-        ...
 
     def mean(self, question: Query) -> float:
         """Return the mean of a question over the whole population."""
-        ...
 
 
 def fair_bits(rng: Generator, count: int) -> Bits:

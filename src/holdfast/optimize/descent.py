@@ -198,16 +198,20 @@ class Contest:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreAt(ObjectiveQuery):
-    """The mean score of one run."""
-
+class _Scored(ObjectiveQuery):
     contest: Contest
-    point: Vector
 
     @property
     def objective(self) -> Objective:  # type: ignore[override]
         """What the runs minimize."""
         return self.contest.objective
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreAt(_Scored):
+    """The mean score of one run."""
+
+    point: Vector
 
     def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one score per row."""
@@ -215,16 +219,10 @@ class ScoreAt(ObjectiveQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoresAt(ObjectiveQuery):
+class ScoresAt(_Scored):
     """The mean scores of all runs on the same rows."""
 
-    contest: Contest
     points: tuple[Vector, ...]
-
-    @property
-    def objective(self) -> Objective:  # type: ignore[override]
-        """What the runs minimize."""
-        return self.contest.objective
 
     def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one line per row, one score per run."""

@@ -19,34 +19,27 @@ class Domain(Protocol):
     @property
     def diameter(self) -> float:
         """The largest distance between two of its points."""
-        ...
 
     @property
     def center(self) -> Vector:
         """Where descent begins."""
-        ...
 
     @property
     def norm(self) -> float:
         """The largest norm of its points."""
-        ...
 
     @property
     def text(self) -> str:
         """A readable description."""
-        ...
 
     def project(self, point: Vector) -> Vector:
         """Return the nearest point of the set."""
-        ...
 
     def reach(self, largest: Vector) -> float:
         """Return the largest |<point, x>| over points of the set and |x_j| <= largest_j."""
-        ...
 
     def least(self, direction: Vector) -> float:
         """Return the smallest <direction, point> over points of the set."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,7 @@ class Fit:
     def promise(self, regret: float = inf, at: Guarantee | None = None) -> Excess:
         """Return both bounds; neither exceeds the largest possible excess.
 
-        Parameters
-        ----------
-        regret
-            The regret of the chosen run, after the run.
-        at
-            The guarantee at the fit's place in the ledger, once it has one.
+        After the run, `regret` is that of the chosen run, and `at` the guarantee at the fit's place in the ledger.
         """
         descent, guarantee = self.descent, at or self._standing
         ranges, domain = descent.objective.ranges, descent.domain

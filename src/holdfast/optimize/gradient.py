@@ -10,11 +10,12 @@ than coins that each ask about the whole range: during a fit most gradients are 
 full or empty.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -36,58 +37,62 @@ MOST_LOOKED_UP = 64  # blocks of draws whose scales are cached; one more empties
 LAPLACE_ITERATIONS = 100
 
 
-class NoisyGradient(Protocol):
-    """Where gradients come from: one of the mechanisms."""
+@dataclass(frozen=True)
+class NoisyGradient(ABC):
+    """Where gradients come from: one of the mechanisms, which reads `ell` rows for each coordinate."""
 
     selector: ClassVar[str]  # how runs are compared by default
     by_rows: ClassVar[bool]  # whether it is charged by the rows it reads
+    objective: Objective
+    ell: int
 
     @classmethod
+    @abstractmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """Return the gradient under this guarantee; `ell` None means the default number of rows per coordinate."""
-        ...
 
+    @abstractmethod
     def usual_iterations(self, guarantee: Guarantee) -> int:
         """Return the default number of steps."""
-        ...
+
+    @property
+    @abstractmethod
+    def charge(self) -> int:
+        """The part of the budget's charge that one gradient uses."""
+
+    @property
+    @abstractmethod
+    def moment(self) -> float:
+        """Gh, with E|gradient|^2 <= Gh^2, without l2."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> float | None:
+        """M, with |gradient| <= M always, without l2; None if there is no such number."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """The sub-Gaussian spread of one coordinate."""
+
+    @abstractmethod
+    def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
+        """Return an unbiased estimate of the mean gradient on the rows, without l2."""
 
     def shortened(self, most: int) -> Self:
         """Return the same gradient with at most `most` rows per coordinate, for a dry run."""
-        ...
-
-    @property
-    def ell(self) -> int:
-        """Rows per coordinate."""
-        ...
-
-    @property
-    def charge(self) -> int:
-        """The part of the budget's charge that one gradient uses."""
-        ...
+        return replace(self, ell=min(self.ell, most))
 
     @property
     def rows_read(self) -> int:
-        """Rows one gradient reads."""
-        ...
+        """The rows of every coordinate."""
+        return self.ell * len(self.objective.ranges.lows)
 
-    @property
-    def moment(self) -> float:
-        """Gh, with E|gradient|^2 <= Gh^2, without l2."""
-        ...
-
-    @property
-    def largest(self) -> float | None:
-        """M, with |gradient| <= M always, without l2; None if there is no such number."""
-        ...
-
-    @property
-    def spread(self) -> float:
-        """The sub-Gaussian spread of one coordinate."""
-        ...
-
-    def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
-        """Return an unbiased estimate of the mean gradient on the rows, without l2."""
-        ...
+    def _stretched(self, shares: Vector) -> Vector:
+        """Turn shares of the coordinates' ranges back into coordinates."""
+        ranges = self.objective.ranges
+        gradient: Vector = ranges.lows + ranges.widths * shares
+        return gradient
 
 
 class Scales:
@@ -142,13 +147,11 @@ class GradientAt(ObjectiveQuery):
 
 
 @dataclass(frozen=True)
-class CoinGradient:
+class CoinGradient(NoisyGradient):
     """`ell` coins per coordinate, each turned over with probability `mass`."""
 
     selector: ClassVar[str] = "coins"
     by_rows: ClassVar[bool] = True
-    objective: Objective
-    ell: int
     mass: float
 
     @classmethod
@@ -164,10 +167,6 @@ class CoinGradient:
         planned: int = guarantee.terms.rows_per_query
         return max(1, planned // self.ell)
 
-    def shortened(self, most: int) -> Self:
-        """The same with fewer coins."""
-        return replace(self, ell=min(self.ell, most))
-
     @cached_property
     def scales(self) -> Scales:
         """One slice for each coin."""
@@ -177,11 +176,6 @@ class CoinGradient:
     def charge(self) -> int:
         """One per coin."""
         return self.rows_read
-
-    @property
-    def rows_read(self) -> int:
-        """One row per coin."""
-        return self.ell * len(self.objective.ranges.lows)
 
     @property
     def moment(self) -> float:
@@ -205,20 +199,15 @@ class CoinGradient:
         """Tally the coins and debias the shares."""
         query = GradientAt(self.objective, point, self.scales)
         counts = source.tally(query, draws=self.ell, mass=self.mass, rng=rng).reshape(-1, 2)
-        shares = (counts[:, 1] / self.ell - self.mass) / (1 - 2 * self.mass)
-        ranges = self.objective.ranges
-        gradient: Vector = ranges.lows + ranges.widths * shares
-        return gradient
+        return self._stretched((counts[:, 1] / self.ell - self.mass) / (1 - 2 * self.mass))
 
 
 @dataclass(frozen=True)
-class LaplaceGradient:
+class LaplaceGradient(NoisyGradient):
     """`ell` rows per coordinate and Laplace noise, each coordinate `epsilon`-DP on all n rows."""
 
     selector: ClassVar[str] = "exponential"
     by_rows: ClassVar[bool] = False
-    objective: Objective
-    ell: int
     epsilon: float
     n: int
 
@@ -235,19 +224,10 @@ class LaplaceGradient:
         """A fixed number."""
         return LAPLACE_ITERATIONS
 
-    def shortened(self, most: int) -> Self:
-        """The same with fewer rows."""
-        return replace(self, ell=min(self.ell, most))
-
     @property
     def charge(self) -> int:
         """n^2 epsilon^2 per coordinate."""
         return len(self.objective.ranges.lows) * ceil(cost.private_cost(self.epsilon, n=self.n))
-
-    @property
-    def rows_read(self) -> int:
-        """The rows of every coordinate."""
-        return self.ell * len(self.objective.ranges.lows)
 
     @property
     def scale(self) -> float:
@@ -272,14 +252,12 @@ class LaplaceGradient:
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
         """Sample, average, add noise."""
-        ranges = self.objective.ranges
         ell = min(self.ell, len(source))  # a dry run has few made-up rows
         scale = Laplace(draws=ell, epsilon=self.epsilon).scale(len(source))
-        query = GradientAt(self.objective, point, Scales(ranges))
+        query = GradientAt(self.objective, point, Scales(self.objective.ranges))
         values = source.sample(query, WithoutReplacement(ell), rng).astype(np.float64)
         means = [noisy_means.laplace_mean(of_coordinate, scale) for of_coordinate in values.reshape(-1, ell)]
-        gradient: Vector = ranges.lows + ranges.widths * np.array(means)
-        return gradient
+        return self._stretched(np.array(means))
 
 
 GRADIENTS: Mapping[str, type[NoisyGradient]] = {"coins": CoinGradient, "laplace": LaplaceGradient}

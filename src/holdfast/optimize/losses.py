@@ -57,11 +57,9 @@ class Loss(Protocol):
 
     def values(self, rows: pl.DataFrame, point: Vector) -> Any:
         """Return one loss per row."""
-        ...
 
     def gradients(self, rows: pl.DataFrame, point: Vector) -> Any:
         """Return one gradient per row: shape (rows, dimension)."""
-        ...
 
 
 @dataclass(frozen=True)

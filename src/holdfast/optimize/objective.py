@@ -54,75 +54,59 @@ class Objective(Protocol):
     @property
     def ranges(self) -> Ranges:
         """What is known before any row is read."""
-        ...
 
     @property
     def l2(self) -> float:
         """The factor of half the squared norm."""
-        ...
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
-        ...
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the coordinates."""
-        ...
 
     @property
     def text(self) -> str:
         """A readable description."""
-        ...
 
     @property
     def identity(self) -> str | None:
         """Canonical text; None if equal losses cannot be recognized."""
-        ...
 
     @property
     def work(self) -> int:
         """Steps of work per row."""
-        ...
 
     @property
     def classifies(self) -> bool:
         """Whether its model predicts yes or no; then `right` tells for which rows the prediction is right."""
-        ...
 
     @property
     def packings(self) -> tuple[Packing, ...]:
         """The numbers of a row that suffice to evaluate the objective; empty if it needs the rows themselves."""
-        ...
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Return coordinate which[i] of row i's gradient, in a new array; not yet clipped."""
-        ...
 
     def gradients(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's whole gradient, one line per row, without l2; not yet clipped."""
-        ...
 
     def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
         """Return for which rows the model is right."""
-        ...
 
     def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss, without l2; not yet clipped."""
-        ...
 
     def values_at(self, point: Vector) -> Interval:
         """Return the range of a row's loss at this point, without l2."""
-        ...
 
     def coefficients(self, point: Vector) -> dict[str, float] | None:
         """Return the model at this point in the features' own units; None if the objective has no such model."""
-        ...
 
     def slack(self, distance: float) -> dict[str, float] | None:
         """Return how far each coefficient can move if the point moves by `distance`; None as above."""
-        ...
 
 
 @dataclass(frozen=True)

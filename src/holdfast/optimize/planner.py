@@ -20,6 +20,7 @@ from holdfast.guarantees.mathematics import descent, exchange, sizes
 from holdfast.guarantees.mathematics.search import smallest
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.terms import Goal
+from holdfast.notebook import aligned
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.losses import LinearLoss
 from holdfast.optimize.objective import Ranges
@@ -131,9 +132,7 @@ class DescentPlan:
 
     def __str__(self) -> str:
         head = ("route", "promise", "rows", "iterations", "rows a coordinate", "coins", "gradient evaluations")
-        lines = [head, *(route.cells for route in self.routes)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        table = aligned([head, *(route.cells for route in self.routes)])
         orders = [f"  {kind}, {order}" for kind in self.kinds for order in ORDERS[kind]]
         return "\n".join(
             [

@@ -32,22 +32,12 @@ MOST_CATEGORIES = 10_000
 MOST_SLICES = 30
 
 
-def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction:
-    """Return text, a Polars expression or a function as a checked function of one row.
-
-    Parameters
-    ----------
-    query
-        SQL text, a Polars expression, or a function that takes a frame of rows and returns one value for each.
-    schema
-        The columns of the data.
-    columns
-        The columns that are passed to a function; all of them if None.
-    """
+def rowwise(query: QueryLike, schema: Schema) -> RowFunction:
+    """Return SQL text, a Polars expression, or a function of a frame of rows, as a checked function of one row."""
     if isinstance(query, pl.Expr):
         return from_polars(query, schema)
     if callable(query):
-        return from_function(query, schema, columns)
+        return from_function(query, schema)
     return from_text(query, schema)
 
 
@@ -57,7 +47,6 @@ def build_mean(
     *,
     within: tuple[float, float] | None = None,
     where: QueryLike | None = None,
-    columns: Sequence[str] | None = None,
 ) -> Share | Mean:
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
 
@@ -74,30 +63,23 @@ def build_mean(
         The declared range of a number; values outside it are clipped.
     where
         A condition: only rows for which it is true count.
-    columns
-        The columns that are passed to a function; all of them if None.
     """
-    if isinstance(query, str) and (where is None or isinstance(where, str)):
-        bounds = None if within is None else check.within("within", within)
-        return _mean_of_text(query, SchemaKey(schema), bounds, where)
     bounds = None if within is None else check.within("within", within)
-    return _mean(query, schema, bounds, where, columns)
+    if isinstance(query, str) and (where is None or isinstance(where, str)):
+        return _mean_of_text(query, SchemaKey(schema), bounds, where)
+    return _mean(query, schema, bounds, where)
 
 
 @lru_cache(maxsize=4096)
 def _mean_of_text(query: str, key: SchemaKey, bounds: tuple[float, float] | None, where: str | None) -> Share | Mean:
-    return _mean(query, key.schema, bounds, where, None)
+    return _mean(query, key.schema, bounds, where)
 
 
 def _mean(
-    query: QueryLike,
-    schema: Schema,
-    bounds: tuple[float, float] | None,
-    where: QueryLike | None,
-    columns: Sequence[str] | None,
+    query: QueryLike, schema: Schema, bounds: tuple[float, float] | None, where: QueryLike | None
 ) -> Share | Mean:
-    value = rowwise(query, schema, columns)
-    group = condition(where, schema, columns)
+    value = rowwise(query, schema)
+    group = condition(where, schema)
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
@@ -111,22 +93,12 @@ def _mean(
 
 
 def range_within(value: RowFunction, within: tuple[float, float] | None) -> tuple[float, float]:
-    """Return the range of a number: the one given, or else the one that follows from declared bounds.
-
-    Parameters
-    ----------
-    value
-        The number, a function of one row.
-    within
-        The range that the caller gave, or None.
-    """
-    if within is not None:
-        return check.within("within", within)
-    if value.range is not None:
-        return check.within("within", value.range)
+    """Return the range of a number: the one given, or else the one that follows from declared bounds."""
+    found = value.range if within is None else within
+    if found is not None:
+        return check.within("within", found)
     raise InvalidArgument(
-        f"within must say the range of '{value.text}', low and high. {undeclared(value)}",
-        name="within",
+        f"within must say the range of '{value.text}', low and high. {undeclared(value)}", name="within"
     )
 
 
@@ -150,24 +122,13 @@ def build_at_most(
     schema: Schema,
     *,
     where: QueryLike | None = None,
-    columns: Sequence[str] | None = None,
 ) -> AtMost:
-    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`).
-
-    Parameters
-    ----------
-    query
-        A number per row: text, a Polars expression or a function.
-    threshold
-        The number that values are compared with.
-    schema, where, columns
-        As in `build_mean`.
-    """
+    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`)."""
     check.number(threshold=threshold)
-    value = rowwise(query, schema, columns)
+    value = rowwise(query, schema)
     if not value.type.is_number:
         raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
-    return AtMost(value, float(threshold), condition(where, schema, columns))
+    return AtMost(value, float(threshold), condition(where, schema))
 
 
 def build_histogram(
@@ -177,22 +138,13 @@ def build_histogram(
     categories: Sequence[Category] | None = None,
     bins: Sequence[float] | None = None,
     where: QueryLike | None = None,
-    columns: Sequence[str] | None = None,
 ) -> Histogram | Bins | HistogramWithin:
-    """Return a histogram over declared categories or bins, of all rows or of those for which `where` is true.
+    """Return a histogram of all rows, or of those for which `where` is true.
 
-    Parameters
-    ----------
-    query
-        A value per row: text, a Polars expression or a function.
-    categories
-        The values to count, in order.
-    bins
-        Increasing edges; each bin includes its left edge but not its right one.
-    schema, where, columns
-        As in `build_mean`.
+    It is over `categories`, the values to count, in order; or over `bins`, increasing edges: each bin includes its left
+    edge but not its right one.
     """
-    value = rowwise(query, schema, columns)
+    value = rowwise(query, schema)
     if categories is None and bins is None:
         categories = declared_categories(value, schema)
     if categories is None and bins is None:
@@ -209,7 +161,7 @@ def build_histogram(
         built: Histogram | Bins = Bins(value, _edges(bins))
     else:
         built = _kept_by(value)(Histogram, value, categories_of(categories, value.type))
-    group = condition(where, schema, columns)
+    group = condition(where, schema)
     return built if group is None else HistogramWithin(built, group)
 
 
@@ -230,13 +182,7 @@ def _kept_by(*functions: Function) -> Callable[..., Any]:
 def build_total(
     query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
 ) -> Total:
-    """Return what each row adds to a sum. Bounds are widened to include 0, which rows that do not count add.
-
-    Parameters
-    ----------
-    query, schema, within, where
-        As in `build_mean`.
-    """
+    """Return what each row adds to a sum. Bounds are widened to include 0, which rows that do not count add."""
     mean = build_mean(query, schema, within=within, where=where)
     if not isinstance(mean, Mean):
         raise InvalidArgument("A total is of numbers; count rows that meet a condition with `count`.", name="query")
@@ -245,22 +191,12 @@ def build_total(
 
 
 def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
-    """Return a mean whose range is cut into slices.
-
-    Parameters
-    ----------
-    measure
-        The mean of a number.
-    slices
-        Increasing cut points inside its range.
-    """
+    """Return the mean of a number, its range cut into slices at increasing points inside it."""
     if not isinstance(measure, Mean):
         raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
     low, high = measure.bounds
-    cuts = _listed("slices", slices)
-    for place, cut in enumerate(cuts):
-        check.number(**{f"slices[{place}]": cut})
-    edges = [low, *map(float, cuts), high]
+    cuts = _numbers("slices", slices)
+    edges = [low, *cuts, high]
     if len(cuts) > MOST_SLICES or any(first >= last for first, last in pairwise(edges)):
         raise InvalidArgument(
             f"slices must be at most {MOST_SLICES} increasing numbers inside the range ({low:g}, {high:g}).",
@@ -292,15 +228,8 @@ def build_groups(
 ) -> Grouped:
     """Return a share or a mean in every declared group: rows with the same values of the expressions in `by`.
 
-    Parameters
-    ----------
-    query, schema, within, where
-        As in `build_mean`.
-    by
-        One expression, or a list of several.
-    groups
-        For one expression, its values. For several, a list of tuples, or a list of values for each expression, which
-        means all combinations. None: all combinations of the declared categories.
+    For one expression, `groups` are its values. For several, a list of tuples, or a list of values for each expression,
+    which means all combinations. None: all combinations of the declared categories.
     """
     inner = build_mean(query, schema, within=within, where=where)
     listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
@@ -320,15 +249,7 @@ def build_difference(
     within: tuple[float, float] | None = None,
     where: QueryLike | None = None,
 ) -> Between:
-    """Return a share or a mean in two groups.
-
-    Parameters
-    ----------
-    query, schema, within, where
-        As in `build_mean`.
-    group, other
-        Conditions. If `other` is None, it is all rows that are not in the first group.
-    """
+    """Return a share or a mean in two groups, given by conditions; without `other`, the rest of the rows."""
     inner = build_mean(query, schema, within=within, where=where)
     first, second = (condition(one, schema, name=name) for name, one in (("group", group), ("other", other)))
     if first is None:
@@ -336,27 +257,29 @@ def build_difference(
     return Between(inner, first, second)
 
 
-def condition(
-    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
-) -> RowFunction | None:
+def condition(where: QueryLike | None, schema: Schema, name: str = "where") -> RowFunction | None:
     """Return a condition as a checked boolean function of one row; None if it is left out."""
     if where is None:
         return None
-    group = rowwise(where, schema, columns)
+    group = rowwise(where, schema)
     if group.type is not Type.BOOL:
         raise InvalidQuery(f"{name} must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
     return group
 
 
+def _numbers(name: str, values: Any) -> list[float]:
+    listed = _listed(name, values)
+    check.number(**{f"{name}[{place}]": value for place, value in enumerate(listed)})
+    return [float(value) for value in listed]
+
+
 def _edges(bins: Sequence[float]) -> tuple[float, ...]:
-    edges = _listed("bins", bins)
+    edges = _numbers("bins", bins)
     if len(edges) < 2:
         raise InvalidArgument(f"bins must be at least two edges; got {len(edges)}.", name="bins")
-    for place, edge in enumerate(edges):
-        check.number(**{f"bins[{place}]": edge})
     if any(low >= high for low, high in pairwise(edges)):
         raise InvalidArgument("bins must be increasing.", name="bins")
-    return tuple(float(edge) for edge in edges)
+    return tuple(edges)
 
 
 def _listed(name: str, values: Any) -> list[Any]:

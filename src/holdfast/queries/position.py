@@ -23,12 +23,11 @@ FEW_TEXTS = 1_000  # up to this many are looked up faster one by one
 
 
 @dataclass(frozen=True)
-class Position:
-    """The place of a function's value in a list; the list's length for other values, NULL included."""
+class _InList:
+    """A function's value, compared with a list."""
 
     of: RowFunction
     listed: tuple[Category, ...]
-    type = Type.INT
     nullable = False
 
     @property
@@ -37,14 +36,21 @@ class Position:
         return self.of.columns
 
     @property
-    def identity(self) -> str | None:
-        """The identity of the function; the caller adds the list."""
-        return self.of.identity
-
-    @property
     def work(self) -> int:
         """Steps that one row takes."""
         return self.of.work
+
+
+@dataclass(frozen=True)
+class Position(_InList):
+    """The place of a function's value in a list; the list's length for other values, NULL included."""
+
+    type = Type.INT
+
+    @property
+    def identity(self) -> str | None:
+        """The identity of the function; the caller adds the list."""
+        return self.of.identity
 
     @cached_property
     def direct(self) -> Direct | None:
@@ -81,30 +87,17 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Unlisted:
+class Unlisted(_InList):
     """Whether a function's value is not in a list; false for NULL."""
 
-    of: RowFunction
-    listed: tuple[Category, ...]
     type = Type.BOOL
-    nullable = False
     direct = None
     range = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return self.of.columns
 
     @property
     def reads(self) -> dict[str, Column]:
         """The same columns, by name."""
         return self.of.reads
-
-    @property
-    def work(self) -> int:
-        """Steps that one row takes."""
-        return self.of.work
 
     @property
     def text(self) -> str:

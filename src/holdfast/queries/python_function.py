@@ -4,7 +4,7 @@ The trial (`synthetic.must_be_rowwise`) cannot prove that a function looks at on
 accepted only from code that uses the library directly, never over a network.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,30 +59,19 @@ class PythonFunction:
 
 
 @silence
-def from_function(function: BatchFunction, schema: Schema, columns: Sequence[str] | None = None) -> PythonFunction:
-    """Return the function as a checked function of one row, tried on made-up rows, or refuse it.
-
-    Parameters
-    ----------
-    function
-        Takes a frame of rows; gives one boolean or one number for each.
-    columns
-        The columns that are passed to it; all of them if None.
-    """
-    names = schema.names if columns is None else tuple(dict.fromkeys(columns))
-    reads = {name: schema[name] for name in names}
-    if not reads:
+def from_function(function: BatchFunction, schema: Schema) -> PythonFunction:
+    """Return the function as a checked function of one row, tried on made-up rows, or refuse it."""
+    if not len(schema):
         raise InvalidQuery("A function must be given at least one column; got none.")
-    visible = Schema(tuple(reads.values()), schema.dataset)
-    boolean = _gives_booleans(function, trial_rows(visible))
-    must_be_rowwise(lambda rows: _values(function, rows, boolean=boolean), visible, what="function")
-    return PythonFunction(function, Type.BOOL if boolean else Type.FLOAT, reads)
+    boolean = _gives_booleans(function, trial_rows(schema))
+    must_be_rowwise(lambda rows: _values(function, rows, boolean=boolean), schema, what="function")
+    return PythonFunction(function, Type.BOOL if boolean else Type.FLOAT, dict(schema.by_name))
 
 
 def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
     """Find out the type of the values from the first batch on which the function does not fail."""
     fault: BaseException | None = None
-    for batch in (rows, *(rows[i : i + 1] for i in range(rows.height))):
+    for batch in (rows, *rows.iter_slices(1)):
         try:
             return _array(function(batch), batch.height).dtype == np.bool_
         except InvalidQuery:

@@ -112,15 +112,7 @@ def _trial_rows(schema: Schema, number: int, hostile: float) -> pl.DataFrame:
 
 
 def must_be_rowwise(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schema, *, what: str) -> None:
-    """Refuse a `value` if its result for a row depends on anything but the row.
-
-    Parameters
-    ----------
-    value
-        Gives one value per row of a frame with the columns of `schema`.
-    what
-        What to call it in a refusal.
-    """
+    """Refuse a `value`, which the refusal calls `what`, if its result for a row depends on anything but the row."""
     fault = fault_of(value, schema)
     if fault is not None:
         raise InvalidQuery(f"The {what} {fault}; a query must be a function of one row.")

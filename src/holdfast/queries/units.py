@@ -9,7 +9,6 @@ whatever the question is. Two kinds of queries ask for something else:
                  (docs/proofs/units.md, Theorem W)
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,14 +24,13 @@ from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statisti
 from holdfast.queries.build import QueryLike, condition, rowwise
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.functions.operation import with_article
-from holdfast.queries.measures import Measure
+from holdfast.queries.measures import Measure, encode_facts
 from holdfast.queries.query import Composed, Function, Query, RowValues, Values
 from holdfast.schema import Schema, Type
 
 Numbers = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 HAVING = ("any", "all")
-_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Fold(Protocol):
@@ -41,15 +39,12 @@ class Fold(Protocol):
     @property
     def bounds(self) -> tuple[float, float]:
         """The range of the value."""
-        ...
 
     def text(self, value: str, unit: str) -> str:
         """Return the question about this value, in words."""
-        ...
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
         """Return one value for each unit, in [0, 1]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,7 @@ class WholeUnit(Query):
         where = None if self.where is None else self.where.identity
         if self.value.identity is None or (self.where is not None and where is None):
             return None
-        return _encode({"unit": repr(self.fold), "value": self.value.identity, "where": where})
+        return encode_facts({"unit": repr(self.fold), "value": self.value.identity, "where": where})
 
     @property
     def _is_number(self) -> bool:
@@ -253,7 +248,7 @@ class Accepted(Composed):
         if self.measure.identity is None or (self.weight is not None and weight is None):
             return None
         facts = {"weight": weight, "largest": self.largest, "rows_per_unit": self.rows_per_unit}
-        return _encode(facts | {"accepted": self.measure.identity})
+        return encode_facts(facts | {"accepted": self.measure.identity})
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
@@ -281,18 +276,10 @@ def build_whole_unit(
     cap: float | None = None,
     where: QueryLike | None = None,
 ) -> WholeUnit:
-    """Return a query about all rows of a unit together.
+    """Return a query about all rows of a unit together, or about those for which `where` is true.
 
-    Parameters
-    ----------
-    query
-        A condition; with `cap`, also a number.
-    schema
-        The columns of the data, and which one names the units.
-    having, at_least, cap
-        At most one of them: "any" (the default) or "all" of the rows, at least this many rows, or their sum up to this.
-    where
-        Only rows for which this is true count.
+    At most one is given of `having`, "any" (the default) or "all" of the rows; `at_least`, this many rows; and `cap`,
+    the most that their sum counts. The query is a condition; with `cap`, also a number.
     """
     asked = {"having": having, "at_least": at_least, "cap": cap}
     given = [name for name, value in asked.items() if value is not None]
@@ -329,16 +316,8 @@ def build_accepted(
 ) -> Query:
     """Return a share or a mean whose rows count by weight, or equally in units of any size; without options, itself.
 
-    Parameters
-    ----------
-    measure
-        The share or the mean.
-    schema
-        The columns of the data, and which one names the units.
-    rows_per_unit
-        All rows count equally; this is the most that a unit has.
-    weight, largest_weight
-        A number per row that says how much it counts, and the largest it may be.
+    `weight` is a number per row that says how much it counts, `largest_weight` the largest it may be, and
+    `rows_per_unit` the most rows that a unit has.
     """
     if rows_per_unit is None and weight is None and largest_weight is None:
         return measure

@@ -95,11 +95,13 @@ class Picture:
             "light" or "dark".
         """
         check.one_of("theme", theme, tuple(THEMES))
-        figure_class = _figure_class()
+        need_matplotlib()
+        from matplotlib.figure import Figure
+
         colors, panels, note = THEMES[theme], self._panels, NOTE if self._note else 0.0
         boxes, width, height = _side_by_side(panels) if _alike(panels) else _stacked(panels)
         height += note
-        figure = figure_class(figsize=(width, height), facecolor=colors["page"])
+        figure = Figure(figsize=(width, height), facecolor=colors["page"])
         for panel, (left, bottom, across, up) in zip(panels, boxes, strict=True):
             place = (left / width, (bottom + note) / height, across / width, up / height)
             _draw(figure.add_axes(place), panel, colors)
@@ -222,11 +224,11 @@ def _embedded(figure: Any) -> str:
     return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"
 
 
-def _figure_class() -> Any:
+def need_matplotlib() -> None:
+    """Refuse to draw without Matplotlib."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib  # noqa: F401
     except ImportError as missing:
         raise MissingExtra(
             "Pictures need the package matplotlib; install it with: pip install 'holdfast[plot]'.", extra="plot"
         ) from missing
-    return Figure

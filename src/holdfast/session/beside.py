@@ -79,15 +79,7 @@ class Declarations:
         return cls(**found, source=path)
 
     def on(self, schema: Schema, texts: Callable[[str], Sequence[str]] = lambda name: ()) -> Schema:
-        """Return the schema with what is declared here; declarations that do not fit are refused.
-
-        Parameters
-        ----------
-        schema
-            The schema of the data, with earlier declarations.
-        texts
-            Returns all texts of a column, to publish them.
-        """
+        """Return the schema with what is declared here, or refuse it; `texts` returns the texts of a column."""
         if not (self.bounds or self.categories or self.labels):
             return schema  # the same object: parsed texts are cached by the schema's identity
         try:

@@ -9,12 +9,7 @@ except ImportError as missing:
         "Estimators need the package scikit-learn; install it with: pip install 'holdfast[sklearn]'."
     ) from missing
 
-from holdfast.sklearn.estimators import (
-    HuberRegressor,
-    LinearRegression,
-    LinearSVC,
-    LogisticRegression,
-)
+from holdfast.sklearn.estimators import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
 from holdfast.sklearn.scorer import BoardScorer, Scorer, board_scorer, calibration, confusion, scorer
 
 __all__ = [

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from holdfast.cli import main
-from holdfast.cli.commands.check import BROKEN_CODE, OPEN_CODE
+from holdfast.cli.ask import BROKEN_CODE, OPEN_CODE
 from holdfast.ledger.opening import forget_all
 
 

@@ -30,7 +30,7 @@ def test_every_mechanism_can_be_attacked(name):
     assert report.rows_read > 0
     assert (report.promised is None) == (name == "thresholdout")
     assert "worlds" in repr(report)
-    assert report._repr_html_().startswith("<table>")
+    assert "<table" in report._repr_html_()
 
 
 def test_the_same_seed_repeats_and_another_does_not():

@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -174,7 +175,7 @@ def test_answers_use_cards_in_sequence_each_once(deck: Deck) -> None:
         seen.extend(rows["id"])
         return np.ones(len(rows["id"]), bool)
 
-    query = build_mean(spy, deck.schema, columns=["id"])
+    query = build_mean(spy, replace(deck.schema, columns=(deck.schema["id"],)))
     seen.clear()
     expected = frame_of(deck)["id"].to_list()
     hand = deck.hand("ledger", 100, 50)

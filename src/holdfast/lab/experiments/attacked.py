@@ -139,16 +139,8 @@ def section(results: Results) -> str:
             lines.append(
                 (f"{row['rows']:,}", f"{row['queries']:,}", name, row["mechanism"][name], f"{margin:.4f}", *cells)
             )
-    head = (
-        "n",
-        "k",
-        "guarantee",
-        "mechanism",
-        "certified ±",
-        "attacked: median",
-        "worst world",
-        "certified / attacked",
-    )
+    head = ("n", "k", "guarantee", "mechanism", "certified ±", "attacked: median", "worst world",
+            "certified / attacked")  # fmt: skip
     absent = [name for name in ORDER if not any(name in row["certified"] for row in results["compared"])]
     counts = ", ".join(f"{row['worlds']} at n = {row['rows']:,}" for row in results["compared"])
     return (

@@ -232,19 +232,11 @@ def section(results: Results) -> str:
     head = ("calls to the gradient", "k: paper", "required", "d: paper", "required", "measured", "α: paper", "required",
             "measured")  # fmt: skip
     lines: list[tuple[object, ...]] = [
-        (
-            kind,
-            1,
-            f"{found[kind]['queries: required']:.2f}",
-            1,
-            f"{found[kind]['d: required']:.2f}",
-            f"{found[kind]['d: measured']:.2f}",
-            EXPECTED[kind],
-            f"{found[kind]['alpha: required']:.2f}",
-            f"{found[kind]['alpha: measured']:.2f}",
-        )
+        (kind, 1, f"{found[kind]['queries: required']:.2f}", 1, f"{found[kind]['d: required']:.2f}",
+         f"{found[kind]['d: measured']:.2f}", EXPECTED[kind], f"{found[kind]['alpha: required']:.2f}",
+         f"{found[kind]['alpha: measured']:.2f}")
         for kind in KINDS
-    ]
+    ]  # fmt: skip
     lines.append(
         ("previous work, convex (k d n²)", "2", f"{found['convex']['queries: previous']:.2f}", "-",
          f"{found['convex']['d: previous']:.2f}", "-", "-", f"{found['convex']['alpha: previous']:.2f}", "-")
@@ -264,14 +256,10 @@ def section(results: Results) -> str:
         for row in tried
     ]  # fmt: skip
     boosting = [
-        (
-            row["kind"],
-            f"{row['alpha']:g}",
-            row["steps"],
-            *(f"{row['bad'][str(runs)]} of {row['worlds']}" for runs in (1, RUNS)),
-        )
+        (row["kind"], f"{row['alpha']:g}", row["steps"],
+         *(f"{row['bad'][str(runs)]} of {row['worlds']}" for runs in (1, RUNS)))
         for row in results["boosting"]
-    ]
+    ]  # fmt: skip
     return (
         f"{table(head, lines)}\n\n"
         "Slopes on log axes. A call is one answer to one coordinate of a gradient; the paper counts these. What the"

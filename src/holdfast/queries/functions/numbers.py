@@ -4,10 +4,11 @@ Where mathematics has no answer (division by zero, the root of a negative number
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import polars as pl
 
-from holdfast.queries.functions.operation import PHYSICAL, Build, Operation
+from holdfast.queries.functions.operation import PHYSICAL, Build, NullRule, Operation
 from holdfast.queries.node import SUM, Case, Node
 from holdfast.schema import Type
 
@@ -109,15 +110,11 @@ def _logarithm(node: Node, args: Sequence[pl.Expr]) -> Case:
     return Case((((quotient - near).abs() < 1e-13, near),), quotient)
 
 
-def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool = False) -> Operation:
-    return Operation(
-        ("number", "number"),
-        Type.FLOAT,
-        _of_floats(function),
-        null="may" if null else "any",
-        may_be_nan=True,
-        passes_nan=True,
-    )
+_numeric = partial(Operation, may_be_nan=True, passes_nan=True)
+
+
+def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: NullRule = "any") -> Operation:
+    return _numeric(("number", "number"), Type.FLOAT, _of_floats(function), null=null)
 
 
 def _summed(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -128,54 +125,30 @@ def _summed(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return total
 
 
-def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: bool = False) -> Operation:
-    return Operation(
-        ("number",), Type.FLOAT, _of_floats(function), null="may" if null else "any", may_be_nan=True, passes_nan=True
-    )
+def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: NullRule = "any") -> Operation:
+    return _numeric(("number",), Type.FLOAT, _of_floats(function), null=null)
 
 
 OPERATIONS: dict[str, Operation] = {
     "+": _arithmetic(lambda a, b: a + b),
     "-": _arithmetic(lambda a, b: a - b),
-    SUM: Operation(("number",), Type.FLOAT, _summed, more=True, may_be_nan=True, passes_nan=True),
+    SUM: _numeric(("number",), Type.FLOAT, _summed, more=True),
     "*": _arithmetic(lambda a, b: a * b),
-    "/": Operation(
-        ("number", "number"),
-        Type.FLOAT,
-        _divide,
-        null="may",
-        may_be_nan=True,
-        passes_nan=True,
-        copies=(1, 2),
-        before=(_divisor,),
-    ),
+    "/": _numeric(("number", "number"), Type.FLOAT, _divide, null="may", copies=(1, 2), before=(_divisor,)),
     "%": Operation(
-        ("number", "number"),
-        None,
-        _remainder,
-        null="may",
-        may_be_nan=True,
-        copies=(2, 4),
-        before=(_divisor, _floored),
+        ("number", "number"), None, _remainder, null="may", may_be_nan=True, copies=(2, 4), before=(_divisor, _floored)
     ),
     "NEG": _smooth(lambda a: -a),
     "ABS": _smooth(lambda a: a.abs()),
     "SIGN": Operation(("number",), Type.INT, lambda _, args: args[0].sign().cast(pl.Int64, strict=False)),
-    "ROUND": Operation(("number", "number"), None, _rounded, least=1, may_be_nan=True, passes_nan=True),
-    "FLOOR": Operation(("number",), None, _unless_whole(lambda a: a.floor()), may_be_nan=True, passes_nan=True),
-    "CEIL": Operation(("number",), None, _unless_whole(lambda a: a.ceil()), may_be_nan=True, passes_nan=True),
-    "SQRT": _smooth(lambda a: a.sqrt(), null=True),
+    "ROUND": _numeric(("number", "number"), None, _rounded, least=1),
+    "FLOOR": _numeric(("number",), None, _unless_whole(lambda a: a.floor())),
+    "CEIL": _numeric(("number",), None, _unless_whole(lambda a: a.ceil())),
+    "SQRT": _smooth(lambda a: a.sqrt(), null="may"),
     "CBRT": _smooth(lambda a: a.cbrt()),
     "EXP": _smooth(lambda a: a.exp()),
-    "LN": Operation(
-        ("number",),
-        Type.FLOAT,
-        lambda _, args: args[0].log(),
-        null="may",
-        may_be_nan=True,
-        passes_nan=True,
-        copies=(2,),
-        before=(_positive,),
+    "LN": _numeric(
+        ("number",), Type.FLOAT, lambda _, args: args[0].log(), null="may", copies=(2,), before=(_positive,)
     ),
     "LOG": Operation(
         ("number", "number"),
@@ -186,12 +159,12 @@ OPERATIONS: dict[str, Operation] = {
         copies=(3, 2),
         before=(_base, _positive, _quotient_of_logarithms),
     ),
-    "POWER": _arithmetic(lambda a, b: a**b, null=True),
+    "POWER": _arithmetic(lambda a, b: a**b, null="may"),
     "SIN": _smooth(lambda a: a.sin()),
     "COS": _smooth(lambda a: a.cos()),
     "TAN": _smooth(lambda a: a.tan()),
-    "ASIN": _smooth(lambda a: a.arcsin(), null=True),
-    "ACOS": _smooth(lambda a: a.arccos(), null=True),
+    "ASIN": _smooth(lambda a: a.arcsin(), null="may"),
+    "ACOS": _smooth(lambda a: a.arccos(), null="may"),
     "ATAN": _smooth(lambda a: a.arctan()),
     "ATAN2": _arithmetic(pl.arctan2),
     "TANH": _smooth(lambda a: a.tanh()),

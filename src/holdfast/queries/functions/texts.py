@@ -73,11 +73,7 @@ OPERATIONS: dict[str, Operation] = {
     "RIGHT": Operation(("text", "number"), Type.STRING, lambda node, args: args[0].str.tail(node.args[1].value)),
     "||": Operation(("text", "text"), Type.STRING, lambda _, args: pl.concat_str(list(args)), more=True),
     "CONCAT": Operation(
-        ("text",),
-        Type.STRING,
-        lambda _, args: pl.concat_str(list(args), ignore_nulls=True),
-        null="never",
-        more=True,
+        ("text",), Type.STRING, lambda _, args: pl.concat_str(list(args), ignore_nulls=True), null="never", more=True
     ),
     "REPLACE": Operation(
         ("text", "text", "text"),

@@ -56,6 +56,18 @@ _STATEMENTS = frozenset([
     "HAVING", "LIMIT", "OFFSET", "JOIN", "EXISTS", "SET",
 ])  # fmt: skip
 
+_NO_STATEMENT = "A query must be one expression over one row, not a statement; "
+_REFUSED = {  # words, and why they are refused
+    _AGGREGATES: "{} is an aggregate over many rows; a query must be an expression over one row.",
+    _WINDOWS: "{} is a window over other rows; a query must be an expression over one row.",
+    _NONDETERMINISTIC: "{} changes from call to call; a query must depend on its row alone.",
+    ("SELECT",): _NO_STATEMENT + "a SELECT of aggregates is asked with sql.",
+    _STATEMENTS: _NO_STATEMENT + "got {}.",
+    ("SIMILAR", "RLIKE", "GLOB"): "{} is not allowed; use LIKE, CONTAINS, STARTS_WITH or ENDS_WITH.",
+    ("AT",): "AT TIME ZONE is not allowed; timestamps are in UTC throughout.",
+    ("INTERVAL",): "INTERVAL is not allowed; add whole days to a date, or use DATE_DIFF.",
+}
+
 
 @cache
 def dialect() -> "Dialect":
@@ -218,24 +230,9 @@ _MISSING = frozenset(["NA", "NAN", "NONE", "NIL", "NAT"])
 
 def _refuse_known(name: str) -> None:
     word = name.upper().split(" ")[0]
-    if word in _AGGREGATES:
-        raise InvalidQuery(f"{name} is an aggregate over many rows; a query must be an expression over one row.")
-    if word in _WINDOWS:
-        raise InvalidQuery(f"{name} is a window over other rows; a query must be an expression over one row.")
-    if word in _NONDETERMINISTIC:
-        raise InvalidQuery(f"{name} changes from call to call; a query must depend on its row alone.")
-    if word == "SELECT":
-        raise InvalidQuery(
-            "A query must be one expression over one row, not a statement; a SELECT of aggregates is asked with sql."
-        )
-    if word in _STATEMENTS:
-        raise InvalidQuery(f"A query must be one expression over one row, not a statement; got {name}.")
-    if "REGEX" in word or word in ("SIMILAR", "RLIKE", "GLOB"):
-        raise InvalidQuery(f"{name} is not allowed; use LIKE, CONTAINS, STARTS_WITH or ENDS_WITH.")
-    if word == "AT":
-        raise InvalidQuery("AT TIME ZONE is not allowed; timestamps are in UTC throughout.")
-    if word == "INTERVAL":
-        raise InvalidQuery("INTERVAL is not allowed; add whole days to a date, or use DATE_DIFF.")
+    for words, why in _REFUSED.items():
+        if ("RLIKE" if "REGEX" in word else word) in words:
+            raise InvalidQuery(why.format(name))
 
 
 def _refused_symbol(token: "Token", before: "Token | None", after: "Token | None") -> InvalidQuery:

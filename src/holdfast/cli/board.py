@@ -1,13 +1,14 @@
 """`holdfast board`: make, submit, standings, verify."""
 
+import json as jsonlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Flag
-from holdfast.cli.commands.verify import with_data
+from holdfast.cli.command import Argument, Flag, group
+from holdfast.cli.ledger import show_checks, with_data
 from holdfast.cli.options import Confidence, Json, Ledger
 from holdfast.cli.output import note, say, show_json, table
 from holdfast.errors import InvalidArgument
@@ -21,7 +22,7 @@ BoardPlace = Annotated[
 ]
 
 
-def command() -> None:
+def board() -> None:
     """Score submissions on labels that nobody sees: make a board, submit, show the standings, verify.
 
     \b
@@ -122,8 +123,6 @@ def submit(
     holdfast board submit https://boards.example.org/labels predictions.csv --receipt receipt.json
     holdfast board submit https://boards.example.org/mmlu samples_mmlu.jsonl --metric acc
     """
-    import json as jsonlib
-
     from holdfast.board.evaluations import read_submission
     from holdfast.questions.predictions import read_table
 
@@ -194,15 +193,10 @@ def verify(
             " anywhere: holdfast verify --receipt FILE --head HASH.",
             name="board",
         )
-    checked = with_data(board, ledger, head)
-    if json:
-        show_json(**checked)
-        return
-    for line in checked["checks"]:
-        say(line)
+    show_checks(with_data(board, ledger, head), json=json)
 
 
-COMMANDS = {"make": make, "submit": submit, "standings": standings, "verify": verify}
+COMMANDS = {"board": group(board, make, submit, standings, verify)}
 
 
 @contextmanager

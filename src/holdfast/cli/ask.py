@@ -1,8 +1,10 @@
-"""`holdfast ask`, with the options of every kind of question that is registered."""
+"""Commands that ask: `holdfast ask`, with the options of every kind of question, `sql`, `batch` and `check`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from itertools import pairwise
+from operator import methodcaller
+from pathlib import Path
 from re import sub
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +12,19 @@ import click
 
 from holdfast.cli.command import Argument, Command, Flag, spread
 from holdfast.cli.messages import in_flags, noting_warnings
-from holdfast.cli.options import Data, Json, Ledger, Unit, open_session, with_plan
-from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
+from holdfast.cli.options import Analyst, Data, Json, Ledger, Unit, open_session, with_plan
+from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, show_notes, table, written
+from holdfast.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from holdfast.questions.answer import AnyAnswer
+    from holdfast.questions.batch import Verdict
     from holdfast.questions.kind import Kind
     from holdfast.questions.options import Option
+    from holdfast.session import Session
 
-NO_ARGS_IS_HELP = True
 QUESTION = "Options of the question"
 
 
@@ -29,7 +35,7 @@ def _kinds(beginning: str) -> list[str]:
 
 
 @with_plan
-def command(
+def ask(
     data: Data,
     question: Annotated[
         str,
@@ -41,7 +47,7 @@ def command(
     plan: Mapping[str, Any],
     ledger: Ledger = None,
     unit: Unit = None,
-    analyst: Annotated[str | None, Flag(help="Your name, to be kept in the ledger.")] = None,
+    analyst: Analyst = None,
     price: Annotated[bool, Flag("--price", help="Show what the answer would cost; spend nothing.")] = False,
     dry_run: Annotated[bool, Flag("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
@@ -72,23 +78,42 @@ def command(
     flags = _flags(asked)
     with in_flags(flags):
         subject, options = _read(asked, question, texts)
-    with noting_warnings() as notes:
-        session = open_session(data, plan, ledger=ledger, analyst=analyst, unit=unit)
-        with session, in_flags(flags):
-            act: Callable[..., Any] = session.price if price else session.dry_run if dry_run else session.ask
-            result = act(subject, asked.name, **options)
-            budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
+    act = methodcaller("price" if price else "dry_run" if dry_run else "ask", subject, asked.name, **options)
+    place = {"ledger": ledger, "analyst": analyst, "unit": unit}
+    worded = in_flags(flags)(act)
+    _run(data, plan, worded, place, _answer_json, _show_answer, price=price, json=json)
+
+
+def _run(
+    data: str,
+    plan: Mapping[str, Any],
+    act: "Callable[[Session], Any]",
+    place: Mapping[str, Any],
+    to_json: Callable[[Any], dict[str, Any]],
+    show: Callable[[Any], None],
+    *,
+    price: bool = False,
+    json: bool,
+) -> Any:
+    """Open data and act; show the result (or the price), then what is left and where the ledger is."""
+    with noting_warnings() as notes, open_session(data, plan, **place) as session:
+        result = act(session)
+        budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
     if json:
-        document = {"price" if price else "answer": result.to_dict()}
+        document = {"price": result.to_dict()} if price else to_json(result)
         show_json(**document, budget=budget.to_dict(), ledger=location, ledger_begun=begun, notes=notes)
-        return
-    for sentence in notes:
-        note(sentence)
+        return result
+    show_notes(notes)
     if price:
         say(str(result))
     else:
-        _show(result)
+        show(result)
     note(f"{budget}; ledger {location}" + ("" if begun else ", which begins with the first answer"))
+    return result
+
+
+def _answer_json(answer: Any) -> dict[str, Any]:
+    return {"answer": answer.to_dict()}
 
 
 def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]) -> tuple[object, dict[str, object]]:
@@ -107,7 +132,7 @@ def _heading(answer: "AnyAnswer") -> str:
     return ", ".join(answer.by) if isinstance(answer, GroupsAnswer) else "category"
 
 
-def _show(answer: "AnyAnswer") -> None:
+def _show_answer(answer: "AnyAnswer") -> None:
     from holdfast.questions.answer import Answer, rounded_alike
     from holdfast.questions.check import SAYS, CheckAnswer
 
@@ -143,12 +168,12 @@ def _show(answer: "AnyAnswer") -> None:
     percent = f"{100 * answer.confidence:.12g} %"
     say(f"{read}, {answer.guarantee} guarantee, {percent} for all answers at once, no. {answer.seq} in the ledger")
     if isinstance(answer, CheckAnswer) and answer.value is not None:
-        _show(answer.value)
+        _show_answer(answer.value)
 
 
 # -- options from kinds -----------------------------------------------------------------------------------------
 
-OWN = [name for name in signature(command).parameters if name != "texts"]
+OWN = [name for name in signature(ask).parameters if name != "texts"]
 
 
 def _parameters(kind: "Kind[..., Any]") -> "dict[str, Option]":
@@ -174,7 +199,7 @@ def _with_options_of(kinds: "Iterable[Kind[..., Any]]") -> Callable[..., None]:
             uses.setdefault(name, []).append((kind, option))
     keyword = Parameter.KEYWORD_ONLY
     options = [Parameter(name, keyword, default=None, annotation=_option(name, uses[name])) for name in uses]
-    return spread(command, texts=options)
+    return spread(ask, texts=options)
 
 
 def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
@@ -251,4 +276,158 @@ def _is_number(word: str) -> bool:
     return True
 
 
-CLASS = AskCommand
+COMMANDS = {"ask": AskCommand("ask", ask, no_args_is_help=True)}
+
+
+# -- several questions at once ----------------------------------------------------------------------------------
+
+
+@with_plan
+def sql(
+    data: Data,
+    statement: Annotated[str, Argument(metavar="SELECT", help="Aggregates over the data.")],
+    *,
+    plan: Mapping[str, Any],
+    ledger: Ledger = None,
+    analyst: Analyst = None,
+    price: Annotated[bool, Flag("--price", help="Show what it would cost; spend nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Answer a SELECT of aggregates: a row for each group, and an interval for every value.
+
+    Every aggregate is a separate question. Aggregates: AVG (also of a condition), COUNT, SUM, MEDIAN, QUANTILE, STDDEV,
+    VARIANCE, CORR and COVAR_POP. The table's name is that of the file, without its extension. Declare the ranges of
+    numbers and the groups of GROUP BY in a TOML file beside the data: flights.toml for flights.parquet.
+
+    \b
+    holdfast sql flights.parquet "SELECT AVG(dep_delay > 15) FROM flights WHERE month = 1"
+    holdfast sql flights.parquet "SELECT carrier, AVG(dep_delay), COUNT(*) FROM flights GROUP BY carrier"
+    """
+    act = methodcaller("price_sql" if price else "sql", statement)
+    place = {"ledger": ledger, "analyst": analyst}
+    _run(data, plan, act, place, _frame_json, _show_frame, price=price, json=json)
+
+
+def _frame_json(frame: "pl.DataFrame") -> dict[str, Any]:
+    return {"columns": frame.columns, "rows": frame.rows()}
+
+
+def _show_frame(frame: "pl.DataFrame") -> None:
+    from holdfast.questions.sql import written_table
+
+    headings, rows, numbers = written_table(frame)
+    table(headings, rows, right=numbers)
+
+
+@with_plan
+def batch(
+    data: Data,
+    questions: Annotated[str, Argument(metavar="QUESTIONS", help="A YAML or JSON file with a list of questions.")],
+    *,
+    plan: Mapping[str, Any],
+    ledger: Ledger = None,
+    analyst: Analyst = None,
+    price: Annotated[bool, Flag("--price", help="Show what they would cost; spend nothing.")] = False,
+    register: Annotated[bool, Flag("--register", help="Write the list into the ledger, and ask nothing yet.")] = False,
+    json: Json = False,
+) -> None:
+    """Ask a list of questions at once, registered in the ledger before the first answer.
+
+    All are checked and paid for together: either all are answered, or none. The history shows which questions were on a
+    list before they were asked.
+
+    \b
+    A question is text, or has a kind and options, as in questions.yml:
+      - dep_delay > 15
+      - {query: distance, within: [0, 5000], where: carrier = 'UA'}
+      - {kind: quantile, query: dep_delay, q: 0.9, within: [-60, 600]}
+    \b
+    holdfast batch flights.parquet questions.yml --price
+    holdfast batch flights.parquet questions.yml
+    """
+    from holdfast.questions.batch import Questions
+
+    act = methodcaller("price_many" if price else "register" if register else "ask_many", Questions.read(questions))
+    place = {"ledger": ledger, "analyst": analyst}
+    if register:
+        _run(data, plan, act, place, _answer_json, lambda registration: say(repr(registration)), price=price, json=json)
+    else:
+        _run(data, plan, act, place, _answers_json, _show_answers, price=price, json=json)
+
+
+def _answers_json(answers: "Iterable[AnyAnswer]") -> dict[str, Any]:
+    return {"answers": [answer.to_dict() for answer in answers]}
+
+
+def _show_answers(answers: "Iterable[AnyAnswer]") -> None:
+    lines = [
+        (answer.question if label is None else f"{answer.question}: {label}", *written(estimate))
+        for answer in answers
+        for label, estimate in answer.rows()
+    ]
+    table(("question", "value", "interval"), lines, right=(1,))
+
+
+BROKEN_CODE, OPEN_CODE = 20, 21  # above the exit codes of errors
+
+
+@with_plan
+def check(
+    data: Data,
+    expectations: Annotated[
+        str, Argument(metavar="EXPECTATIONS", help="A YAML or JSON file with a list of expectations.")
+    ],
+    *,
+    plan: Mapping[str, Any],
+    ledger: Ledger = None,
+    analyst: Analyst = None,
+    strict: Annotated[
+        bool, Flag("--strict", help="Exit with code 21 if an interval leaves an expectation open.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check expectations about the population, for a build that should fail if one is broken.
+
+    An expectation is kept if the whole interval is inside it, broken if the whole interval is outside, and open
+    otherwise. The exit code is 0, or 20 if one is broken. All verdicts hold at once, and checking a list again is free.
+
+    \b
+    As in expectations.yml:
+      - {query: dep_delay > 15, expect: {at_most: 0.3}}
+      - {query: distance, within: [0, 5000], expect: {at_least: 900, at_most: 1200}}
+    \b
+    holdfast check flights.parquet expectations.yml
+    """
+    from holdfast.questions.batch import BROKEN, OPEN, judge, read_expectations, refuse_unreachable
+
+    if not Path(expectations).is_file():
+        raise InvalidArgument(
+            f"There is no file {expectations!r} with expectations. To check one guess on rows that are kept aside:"
+            f' holdfast ask {data} "{expectations}" --kind check',
+            name="expectations",
+        )
+    requested = read_expectations(expectations)
+
+    def act(session: "Session") -> "list[Verdict]":
+        refuse_unreachable(requested, session.dry_run)
+        return judge(requested, session.ask_many([dict(one.question) for one in requested]))
+
+    place = {"ledger": ledger, "analyst": analyst}
+    verdicts = _run(data, plan, act, place, _verdicts_json, _show_verdicts, json=json)
+    outcomes = [one.outcome for one in verdicts]
+    if BROKEN in outcomes:
+        raise click.exceptions.Exit(BROKEN_CODE)
+    if strict and OPEN in outcomes:
+        raise click.exceptions.Exit(OPEN_CODE)
+
+
+def _verdicts_json(verdicts: "list[Verdict]") -> dict[str, Any]:
+    return {"expectations": [one.to_dict() for one in verdicts]}
+
+
+def _show_verdicts(verdicts: "list[Verdict]") -> None:
+    lines = [(one.outcome, one.question, one.expected, *written(one.estimate)) for one in verdicts]
+    table(("", "question", "expected", "value", "interval"), lines, right=(3,))
+    outcomes = [one.outcome for one in verdicts]
+    counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
+    say(f"{len(outcomes)} expectation{'' if len(outcomes) == 1 else 's'}: {counts}.", bold=True)

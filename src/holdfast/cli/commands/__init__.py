@@ -1,1 +1,0 @@
-"""One file per command; each has a function `command`."""
