@@ -8,6 +8,7 @@
     ├── PlanConflict                      the request conflicts with the ledger's plan
     ├── BudgetExhausted                   the answer costs more than is left
     │   └── QuotaExhausted                one analyst's quota is used up
+    ├── EvaluationFailed                  something unexpected happened after rows were read
     ├── RowSourceError (OSError)          the data cannot be read, or has changed
     ├── LedgerDamaged                     the ledger contradicts itself
     ├── LedgerUnavailable (OSError)       the ledger cannot be reached or is busy
@@ -108,6 +109,14 @@ class BudgetExhausted(HoldfastError):
     kind = "budget_exhausted"
     status = 409
     exit_code = 6
+
+
+class EvaluationFailed(HoldfastError):
+    """Something nobody expected happened after rows were read. The message is always the same: it may not tell more."""
+
+    kind = "evaluation_failed"
+    status = 500
+    exit_code = 16
 
 
 class RowSourceError(HoldfastError, OSError):

@@ -24,7 +24,7 @@ A lock file beside the ledger, on which processes that want to write queue.
 
 It serves only fairness and speed. SQLite lets one process write at a time, whether or not it holds this lock.
 
-A thread that asks a question which is being answered waits for that answer instead of drawing again.
+Questions that are being answered: whoever asks the same one waits for its answer instead of drawing again.
 """
 
 import _thread
@@ -264,6 +264,19 @@ def open_private(path: Path) -> int:
 
 
 T = TypeVar("T")
+
+
+class Asking:
+    """A question, or a list of them, from before its reservation until it is answered or fails.
+
+    Set `ended` before anybody can see that there will be no answer: from then on its reservation counts as failed. It
+    is a plain attribute, so that no interrupt can come between.
+    """
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = False
 
 
 class _Turn:
