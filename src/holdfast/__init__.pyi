@@ -1,5 +1,6 @@
 from holdfast.board import Board as Board
 from holdfast.errors import BudgetExhausted as BudgetExhausted
+from holdfast.errors import EvaluationFailed as EvaluationFailed
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InvalidArgument as InvalidArgument
 from holdfast.errors import InvalidQuery as InvalidQuery

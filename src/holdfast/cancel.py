@@ -19,13 +19,13 @@ T = TypeVar("T")
 class Work:
     """The evaluation of one question, or of a list of questions.
 
-    `begun`: whether rows are being drawn; by then the budget has paid. `dropped`: in a list, the keys of questions
-    whose draws were wasted, because another process had answered them first. `tick`: seconds between the moments at
-    which an answer may be written, counted from now; 0 allows any moment.
+    `begun`: whether rows are being drawn; by then the budget has paid. `goes_on`: whether it is not called off any
+    more. `dropped`: in a list, the keys of questions whose draws were wasted, because another process had answered them
+    first. `tick`: seconds between the moments at which an answer may be written, counted from now; 0 allows any moment.
     """
 
     def __init__(self, tick: float = 0.0) -> None:
-        self.begun = False
+        self.begun = self.goes_on = False
         self.dropped: set[str] = set()
         self._cancelled = False
         self._start, self._tick = time.monotonic(), tick
@@ -51,7 +51,7 @@ class Work:
     def check(self) -> None:
         """Note that rows are about to be drawn; raise if the work was called off."""
         self.begun = True
-        if self._cancelled:
+        if self._cancelled and not self.goes_on:
             raise ServiceUnavailable("Nobody is waiting for this answer any more, so it was called off.")
 
 
@@ -71,6 +71,13 @@ def about_to_commit() -> None:
     work = _current.get()
     if work is not None:
         time.sleep(max(0.0, work.due - time.monotonic()))
+
+
+def go_on() -> None:
+    """Do not call off the work of this thread: ended without an answer, it would count as failed, for everybody."""
+    work = _current.get()
+    if work is not None:
+        work.goes_on = True
 
 
 def drop(key: str) -> None:

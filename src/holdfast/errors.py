@@ -8,6 +8,7 @@
     ├── PlanConflict                      the request conflicts with the ledger's plan
     ├── BudgetExhausted                   the answer costs more than is left
     │   └── QuotaExhausted                one analyst's quota is used up
+    ├── EvaluationFailed                  something unexpected happened after rows were read
     ├── RowSourceError (OSError)          the data cannot be read, or has changed
     ├── LedgerDamaged                     the ledger contradicts itself
     ├── LedgerUnavailable (OSError)       the ledger cannot be reached or is busy
@@ -90,6 +91,10 @@ class PlanConflict(HoldfastError, kind="plan_conflict", status=409, exit_code=5)
 
 class BudgetExhausted(HoldfastError, kind="budget_exhausted", status=409, exit_code=6):
     """The answer costs more than is left. Fields: `cost`, `left`, `total`, `unit`."""
+
+
+class EvaluationFailed(HoldfastError, kind="evaluation_failed", status=500, exit_code=16):
+    """Something nobody expected happened after rows were read. The message is always the same: it may not tell more."""
 
 
 class RowSourceError(HoldfastError, OSError, kind="row_source", status=503, exit_code=7):

@@ -18,6 +18,7 @@ import holdfast as hf
 from holdfast.guarantees.ladder import SubmissionsSoFar
 from holdfast.ledger.opening import forget_all
 from holdfast.session import Session
+from holdfast.session.answering import Unwritten
 from ledger_writer import environment
 
 ROWS, STEP = 1_000, 0.02
@@ -72,6 +73,7 @@ def replayed(board: hf.Board) -> SubmissionsSoFar:
     for entry in board.session.ledger.entries():
         answer = entry.answer
         cell = round(answer["cell"][1] / STEP) if answer["improved"] else 1
+        climbed = climbed._replace(failed=answer.get("failed", 0), under_way=answer.get("under_way", 0))
         assert answer["improved"] == (cell > climbed.best)
         assert (answer["low"], answer["high"]) == pytest.approx(ladder.certify(cell, climbed), abs=1e-12)
         after = climbed.after(cell)
@@ -162,14 +164,18 @@ def test_both_in_one_transaction_are_told_in_its_order() -> None:
         replayed(board)
 
 
-def test_one_that_was_scored_and_dropped_tells_nothing_and_changes_no_interval() -> None:
+def test_one_that_is_under_way_changes_no_interval_and_one_that_was_dropped_counts_as_failed() -> None:
     ids = np.arange(ROWS)
     intervals = []
-    for dropped in (False, True):
+    for dropped in (None, False, True):
         forget_all()
         with hf.Board({"id": ids, "label": np.ones(ROWS, np.int64)}, step=STEP) as board:
-            if dropped:
-                under_way(board, 900)  # as if its process had died before the commit
+            if dropped is not None:
+                unwritten = under_way(board, 900)
+                assert isinstance(unwritten, Unwritten)
+                unwritten.asking.ended = dropped  # as a server does that cannot write it
             intervals.append(board.submit({"id": ids, "prediction": np.where(ids < 500, 1, 0)}).interval)
             assert replayed(board).submissions == 1
     assert intervals[0] == intervals[1]
+    assert intervals[2][0] < intervals[1][0]
+    assert intervals[1][1] < intervals[2][1]

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.guarantees.checks import CODED
-from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share
-from holdfast.ledger import Cost, open_ledger
+from holdfast.guarantees.mathematics.checks import failure_nats, full_range, guess_nats, time_share
+from holdfast.ledger import Answered, Cost, open_ledger
 from holdfast.ledger.backup import backup, restore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.witness import FileWitness, content_of
@@ -49,6 +49,8 @@ def replayed(session: hf.Session, rows: int) -> tuple[int, int]:
         guess = answer["guess"]
         cell = {"holds": (guess - margin, guess + margin), "too high": (0.0, guess - margin)}[answer["outcome"]]
         nats = guess_nats(checks + 1, wrong, wrong * log(2))
+        failed, under_way = answer.get("failed", 0), answer.get("under_way", 0)
+        nats += failure_nats(checks + failed + under_way + 1, failed)
         expected = full_range(cell, n=rows, level=BETA1 * time_share(checks + 1), nats=nats)
         assert (answer["low"], answer["high"]) == pytest.approx(expected, abs=1e-9)
         checks, wrong = checks + 1, wrong + (answer["outcome"] != "holds")
@@ -65,7 +67,7 @@ def test_two_processes_with_two_threads_each_keep_the_count(tmp_path: Path) -> N
     with hf.Session(data, guarantee="checks", ledger=place, complete=["x"]) as session:
         checks, wrong = replayed(session, ROWS)
         assert (checks, wrong) == (4 * CHECKS, 4 * CHECKS // 3)
-        assert session.ledger.answered == Cost(wrong, checks)
+        assert session.ledger.answered == Answered(wrong, checks)
         session.ledger.verify()
 
 
@@ -82,7 +84,7 @@ def test_what_was_told_stays_told_when_a_ledger_is_restored(tmp_path: Path) -> N
         for number in range(10, 14):
             session.check("x", 0.5 if number % 2 else 0.9, 0.01 + number / 1e6, within=(0, 1))
         told = session.ledger.answered
-    assert told == Cost(12, 14)
+    assert told == Answered(12, 14)
     for part in tmp_path.glob("checks.ledger*"):
         part.unlink()
     forget_all()

@@ -181,9 +181,9 @@ def test_a_batch_takes_one_reservation_and_one_transaction(server: Running, monk
     for name in ("reserve_all", "commit_all"):
         act = getattr(Ledger, name)
 
-        def counted(self: Ledger, several: list[Any], act: Any = act, name: str = name) -> Any:
+        def counted(self: Ledger, several: list[Any], *more: Any, act: Any = act, name: str = name) -> Any:
             taken.append((name, len(several)))
-            return act(self, several)
+            return act(self, several, *more)
 
         monkeypatch.setattr(Ledger, name, counted)
     asks = [{"query": f"dep_delay > {minutes}"} for minutes in range(200, 210)]

@@ -7,7 +7,9 @@ analyst reaches; docs/proofs/checks.md says that it is at most beta. The same pr
 find an analyst who beats beta: else it could find nothing.
 """
 
+import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement, product
 from math import comb, exp, factorial, inf, log, prod
@@ -18,6 +20,7 @@ from tests.examples import QUICK
 
 from holdfast.guarantees.mathematics import checks
 from holdfast.guarantees.mathematics.checks import (
+    failure_nats,
     full_range,
     guess_nats,
     sampled_range,
@@ -469,3 +472,172 @@ def test_a_mean_names_whether_missing_values_are_left_out() -> None:
         chances.append(exp(-guess.code_nats(schema)))
         text = exp(-functions_nats([each.identity for each in guess.functions], (0.0, 1.0), ("x", "y")))
     assert sum(chances) <= text * (1 + 1e-12)
+
+
+# -- checks that fail -------------------------------------------------------------------------------------------------
+
+
+Length = Callable[[int, int, int], float]  # t, wrong, failed -> L
+
+
+def with_failures(t: int, wrong: int, failed: int) -> float:
+    return log(2 / (BETA * time_share(t))) + nats(t, wrong) + failure_nats(t + failed, failed)
+
+
+def failures_free(t: int, wrong: int, failed: int) -> float:
+    return log(2 / (BETA * time_share(t))) + nats(t, wrong)
+
+
+def failures_that_hold(t: int, wrong: int, failed: int) -> float:
+    """As if a check that failed had been answered as expected: it moves the number on, and nothing else."""
+    return log(2 / (BETA * time_share(t + failed))) + nats(t + failed, wrong)
+
+
+def best_saboteur(population: tuple[float, ...], rounds: int, length: Length) -> float:
+    """Return what the best analyst reaches who also chooses, for every check, the rows on which it fails.
+
+    There is one row, so a sample is a point; every guess is 1. After the last round a check may still be begun.
+    """
+    points = len(population)
+    subsets = [frozenset(i for i in range(points) if bits >> i & 1) for bits in range(2**points)]
+    menu = [(q, sum(population[i] for i in q), fails) for q in subsets[1:-1] for fails in subsets]
+
+    @cache
+    def best(alive: frozenset[int], left: int, t: int, wrong: int, failed: int) -> float:
+        if left == 0 or not alive:
+            return 0.0
+        r, most = length(t, wrong, failed), 0.0
+        for q, truth, fails in menu:
+            reached = best(alive & fails, left - 1, t, wrong, failed + 1)
+            for cell, inside, more in (((1.0, 1.0), alive & q - fails, 0), ((0.0, 1.0), alive - q - fails, 1)):
+                low, high = kl_range(cell, n=1, r=r)
+                if low <= truth <= high:
+                    reached += best(inside, left - 1, t + 1, wrong + more, failed)
+                else:
+                    reached += sum(population[i] for i in inside)
+            most = max(most, reached)
+        return most
+
+    return best(frozenset(range(points)), rounds, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("population", "rounds"), [((0.02, 0.03, 0.95), 6), ((0.0001, 0.0003, 0.02, 0.9796), 5), ((1e-5, 2e-5, 0.99997), 6)]
+)
+def test_no_analyst_beats_beta_who_chooses_when_checks_fail(population: tuple[float, ...], rounds: int) -> None:
+    assert 0 < best_saboteur(population, rounds, with_failures) <= BETA
+
+
+def reached_by_failing(rounds: int, world: Length, length: Length) -> float:
+    """Return how often a rare point is named by the checks that fail on it, and its interval then misses.
+
+    There is one row. For every string of responses and failures there is a point on which the checks go that way; it
+    is as rare as an interval of the length `world` lets a miss be. Intervals have the given `length`.
+    """
+    missed = total = 0.0
+    for fails in product((False, True), repeat=rounds):
+        failed = sum(fails)
+        t = rounds - failed + 1
+        share = 0.95 * exp(-world(t, 0, failed))
+        total += share
+        low, _ = kl_range((1.0, 1.0), n=1, r=length(t, 0, failed))
+        missed += share if share < low else 0.0
+    assert total < 1  # the rest is a point on which no check fails
+    return missed
+
+
+@pytest.mark.parametrize(("mutant", "rounds"), [(failures_free, 7), (failures_that_hold, 9)])
+def test_an_analyst_beats_checks_whose_failures_are_free(mutant: Length, rounds: int) -> None:
+    assert reached_by_failing(rounds, mutant, mutant) > BETA
+    assert reached_by_failing(rounds, mutant, with_failures) <= BETA
+    assert reached_by_failing(rounds, with_failures, with_failures) <= BETA
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that is under way: when it fails, if it does, and when it responds otherwise."""
+
+    place: int
+    fails_at: int
+    ends_at: int
+
+
+def all_histories(rng: random.Random, responses: int, threads: int = 3) -> Iterator[tuple[str, int, int]]:
+    """Follow every way in which checks of several threads respond and fail, up to so many responses and failures.
+
+    What is begun when, and how long it takes, is decided by lot, but from what was seen alone: by the history. Yield
+    the history before a response, how many were begun by then, with the one that responds, and how many failed.
+    """
+    seed, most = rng.random(), 5
+
+    def drawn(history: str, what: str) -> int:
+        return random.Random(f"{seed} {history} {what}").randrange(1, 6)
+
+    def begin(history: str, place: int, now: int) -> Check:
+        ends = now + drawn(history, f"{place} ends")
+        return Check(place, now + (ends - now) * drawn(history, f"{place} fails") // 6, ends)
+
+    def follow(
+        history: str, running: tuple[Check, ...], passed: frozenset[int], begun: int
+    ) -> Iterator[tuple[str, int, int]]:
+        """`passed`: the checks that could have failed by now, and did not."""
+        failed, told = history.count("!"), len(history.replace("!", ""))
+        moments = [(one.fails_at, 0, one) for one in running if one.place not in passed]
+        moments += [(one.ends_at, 1, one) for one in running]
+        when, ends, one = min(moments, key=lambda moment: (*moment[:2], moment[2].place))
+        others = tuple(each for each in running if each is not one)
+        if not ends:
+            yield from follow(history, running, passed | {one.place}, begun)
+            if failed < most:
+                after = history + "!"
+                yield from follow(after, (*others, begin(after, begun, when)), passed, begun + 1)
+            return
+        yield history, begun, failed
+        if told + 1 < responses:
+            for response in "h<>":
+                after = history + response
+                yield from follow(after, (*others, begin(after, begun, when)), passed, begun + 1)
+
+    first = tuple(begin("", place, 0) for place in range(threads))
+    yield from follow("", first, frozenset(), threads)
+
+
+def of_failures(begun: int, failed: int) -> float:
+    """The weight v(N, f), for the exact number of failures, without the part for histories in which nothing fails."""
+    return 1 / ((begun + 1) * comb(begun, failed))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("world", range(6))
+def test_weights_of_all_histories_with_failures_sum_to_at_most_one(world: int, threads: int) -> None:
+    """Of checks that are under way at the same time, too: which of them fails first is part of the history.
+
+    Not if failures are free, are named among those alone that have ended, or without the one that responds.
+    """
+    sums = {t: [0.0] * 5 for t in (1, 2, 3)}
+    for history, begun, failed in all_histories(random.Random(world), responses=3, threads=threads):
+        told = history.replace("!", "")
+        t, wrong = len(told) + 1, len(told) - told.count("h")
+        ways = [exp(-failure_nats(begun, failed)), of_failures(begun, failed), 1.0]
+        ways += [of_failures(t + failed, failed), of_failures(begun - 1, failed)]
+        for which, weight in enumerate(ways):
+            sums[t][which] += weight * exp(-nats(t, wrong))
+    for proved_sum, exact, free, of_ended, without_itself in sums.values():
+        assert 0.99 <= proved_sum <= 1 + 1e-12
+        assert exact <= 1 + 1e-12
+        assert free > 1.5
+        if threads == 1:
+            assert exact > 0.5
+            assert of_ended == pytest.approx(exact)
+            assert without_itself > 1.1
+    assert max(of_ended for _, _, _, of_ended, _ in sums.values()) > 1.05 or threads == 1
+
+
+def test_more_failures_never_cost_less() -> None:
+    """So numbers that are too large are safe."""
+    for begun in (2, 3, 9, 40):
+        lengths = [failure_nats(begun, failed) for failed in range(begun)]
+        assert lengths == sorted(lengths)
+        assert all(failure_nats(begun, f) <= failure_nats(begun + 1, f) for f in range(begun))
+        assert all(exp(-failure_nats(begun, f)) <= of_failures(begun, f) for f in range(1, begun))
+        assert of_failures(begun, 1) == pytest.approx(100 * exp(-failure_nats(begun, 1)), rel=1e-6)

@@ -10,16 +10,20 @@ of checks alone ("union over k only"), and not for what the failed ones told, mi
 from math import log
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.random import Generator
 
 import holdfast as hf
 from examples import QUICK
+from holdfast.errors import EvaluationFailed
+from holdfast.guarantees import checks
 from holdfast.guarantees.checks import Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.concentration import kl_range
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell
 from holdfast.guarantees.terms import Goal
 from holdfast.queries.build import build_mean
+from holdfast.queries.guess import Guess
 from holdfast.rows.draws import AllRows
 from holdfast.session import Session
 from worlds import Sampled, breaks_promise, fair_coins, feature, majority
@@ -91,6 +95,59 @@ def test_a_session_gives_the_intervals_of_the_attack() -> None:
         outcome = Cell((), ROWS, ROWS, answer.outcome)
         expected = guarantee(ROWS).certify(outcome, (0.5, 0.7), told, 61)
         assert answer.interval == pytest.approx(expected, abs=1e-9)
+
+
+# -- checks that fail --------------------------------------------------------------------------------------------------
+
+
+def sabotaged(rng: Generator, patch: pytest.MonkeyPatch) -> hf.CheckAnswer:
+    """Let checks fail on held rows that lean one way, as a sum that overflows would; then check the vote of those.
+
+    Every check holds that does not fail, so without the failures nothing was told.
+    """
+    rows, features, outcome = 600, 400, Guess.outcome
+
+    def fails_if_many(guess: Guess, totals: np.ndarray) -> str:
+        (count,), (total,) = totals.tolist()
+        if guess.guess == TRUTH and total > (TRUTH + 0.5 / rows**0.5) * count:  # a standard error
+            raise OverflowError
+        return outcome(guess, totals)
+
+    ones = rng.integers(0, 2, (rows, features)).astype(np.bool_)
+    columns = {f"f{number}": ones[:, number] for number in range(features)}
+    failed = []
+    with hf.Session(columns, guarantee="checks", seed=1) as session:
+        patch.setattr(Guess, "outcome", fails_if_many)
+        for name in columns:
+            try:
+                assert session.check(name, TRUTH, 0.4).holds
+            except EvaluationFailed:
+                failed.append(name)
+        assert len(failed) > 10
+
+        def vote(some: pl.DataFrame) -> np.ndarray:
+            return some.select(failed).to_numpy().sum(axis=1) > len(failed) // 2
+
+        answer = session.check(vote, float(vote(pl.DataFrame(columns)).mean()), 0.001)
+        assert answer.holds
+        so_far = session.ledger.answered
+        assert (so_far.intervals, so_far.failed) == (features - len(failed) + 1, len(failed))
+    return answer
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_checks_hold_against_the_vote_of_those_that_failed_and_free_failures_do_not(
+    counted: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = 20 if QUICK else 40
+    if not counted:  # the mutant
+        monkeypatch.setattr(checks, "failure_nats", lambda t, failed: 0.0)
+    missed = 0
+    for world in range(worlds):
+        with monkeypatch.context() as patch:
+            # An odd number of voters, or ties count as no: the truth of the vote is at most 1/2 then.
+            missed += sabotaged(np.random.default_rng([seed, world]), patch).low > TRUTH
+    assert breaks_promise(missed, worlds) != counted
 
 
 # -- coins and checks ------------------------------------------------------

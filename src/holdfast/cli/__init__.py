@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        note("Interrupted. What was answered is in the ledger; nothing else was spent.")
+        note("Interrupted. What was answered is in the ledger; a question that was begun stays spent.")
     sys.exit(code if isinstance(code, int) else 0)
 
 

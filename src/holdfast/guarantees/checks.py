@@ -6,7 +6,8 @@ width. The number of checks is not fixed in advance, and no check is ever refuse
 intervals wider, for everybody.
 
 The costs in the ledger keep the count: every check costs one interval, and a guess that did not hold also costs a
-charge. So the ledger's totals say how many checks there were, and how many guesses were wrong.
+charge. So the ledger's totals say how many checks there were, and how many guesses were wrong. A check that was begun
+and gave no response has failed; whether it fails may depend on the rows, so failures are counted like wrong guesses.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
 from holdfast.guarantees.mathematics.checks import (
+    failure_nats,
     full_range,
     guess_nats,
     sampled_range,
@@ -53,22 +55,27 @@ class CheckTerms(Terms):
 class ChecksSoFar(NamedTuple):
     """What the checks so far have revealed: how many there were, and how many guesses did not hold.
 
-    `groups` counts the wrong guesses that could have been wrong in three ways; the third is "too few rows".
+    `groups` counts the wrong guesses that could have been wrong in three ways; the third is "too few rows". `failed`
+    counts the checks that were begun and gave no response, `under_way` those that may still give one.
     """
 
     checks: int
     wrong: int
     groups: int
+    failed: int = 0
+    under_way: int = 0
 
     @classmethod
-    def by(cls, charge: int, intervals: int) -> "ChecksSoFar":
+    def by(cls, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> "ChecksSoFar":
         """Read it off the total cost of the entries in a ledger."""
-        return cls(intervals, charge % _GROUP, charge // _GROUP)
+        return cls(intervals, charge % _GROUP, charge // _GROUP, failed, under_way)
 
     @property
     def nats(self) -> float:
-        """The description length of the responses so far."""
-        return guess_nats(self.checks + 1, self.wrong, (self.wrong - self.groups) * log(2) + self.groups * log(3))
+        """The description length of the responses so far, and of what failed."""
+        cells = (self.wrong - self.groups) * log(2) + self.groups * log(3)
+        begun = self.checks + self.failed + self.under_way + 1
+        return guess_nats(self.checks + 1, self.wrong, cells) + failure_nats(begun, self.failed)
 
 
 class Checks(Guarantee):
@@ -119,9 +126,9 @@ class Checks(Guarantee):
         """Return charge and intervals of a check; a guess at a group may be wrong in one more way: too few rows."""
         return (1 + _GROUP if group else 1) if wrong else 0, 1
 
-    def so_far(self, charge: int, intervals: int) -> ChecksSoFar:
-        """Return what checks with this total cost have revealed."""
-        return ChecksSoFar.by(charge, intervals)
+    def so_far(self, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> ChecksSoFar:
+        """Return what checks with this total cost have revealed, if others `failed` or are `under_way`."""
+        return ChecksSoFar.by(charge, intervals, failed, under_way)
 
     # -- what may be believed ---------------------------------------------------------------------------------------
 
@@ -177,7 +184,7 @@ class Checks(Guarantee):
         cell = Cell((), min(draws, rows), rows, HOLDS)
         return self.certify(cell, (0.5, 0.5), so_far, so_far.checks + 1)[1] - 0.5
 
-    def outlook(self, spent: tuple[int, int], so_far: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], so_far: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and after more wrong guesses."""
         now = self.so_far(*so_far)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]

@@ -121,12 +121,12 @@ class CheckDrawer(Checks):
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)
 
-    def so_far(self, charge: int, intervals: int) -> ChecksSoFar:
+    def so_far(self, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> ChecksSoFar:
         """The higher bits. Every wrong guess counts as one that could have been wrong in three ways."""
         wrong = charge // COINS
         if wrong >= MOST_WRONG:
             raise BudgetExhausted(f"{wrong:,} guesses were wrong: checks no longer say anything.")
-        return ChecksSoFar(intervals // STATEMENTS, wrong, wrong)
+        return ChecksSoFar(intervals // STATEMENTS, wrong, wrong, failed // STATEMENTS, under_way // STATEMENTS)
 
     @staticmethod
     def cost(*, wrong: bool, group: bool) -> tuple[int, int]:

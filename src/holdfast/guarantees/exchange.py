@@ -147,7 +147,7 @@ class Exchange(CoinGuarantee):
         planned = self._charge <= self.terms.charge and self._last <= self.terms.statements
         return self.terms.margin if planned and draws == self.terms.rows_per_query else self._margin(draws)
 
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         """The margin of an ordinary answer now, and after more of them; nothing if answers run out instead."""
         if self.terms.ends:
             return ()

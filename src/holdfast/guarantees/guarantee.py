@@ -300,10 +300,11 @@ class Guarantee(ABC):
         """
         return self.terms.margin
 
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
 
-        Both arguments are pairs of charge and intervals: `spent` by all questions begun, `answered` by answers given.
+        Both arguments begin with charge and intervals: `spent` by all questions begun, `answered` by answers given. The
+        others of `answered` are how many intervals failed, being of questions that gave no answer, and are under way.
         """
         return ()
 

@@ -20,7 +20,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
+from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
@@ -83,13 +83,16 @@ class Apart(NamedTuple):
 class SubmissionsSoFar(NamedTuple):
     """What the submissions so far have revealed: how many there were, how many improved, and the best cell (0: none).
 
-    `units` is the description length of the steps up after the first cell, in units of 1/UNITS nats.
+    `units` is the description length of the steps up after the first cell, in units of 1/UNITS nats. `failed` counts
+    the submissions that were begun and gave no response, `under_way` those that may still give one.
     """
 
     submissions: int
     improvements: int
     best: int
     units: int = 0
+    failed: int = 0
+    under_way: int = 0
 
     def after(self, cell: int) -> "SubmissionsSoFar":
         """Return what has been revealed after a submission in this cell."""
@@ -97,7 +100,7 @@ class SubmissionsSoFar(NamedTuple):
             return self._replace(submissions=self.submissions + 1)
         up = cell - self.best
         more = ceil(UNITS * log(up * (up + 1))) if self.best else 0
-        return SubmissionsSoFar(self.submissions + 1, self.improvements + 1, cell, self.units + more)
+        return SubmissionsSoFar(self.submissions + 1, self.improvements + 1, cell, self.units + more, *self[4:])
 
 
 class Ladder(Guarantee):
@@ -179,12 +182,12 @@ class Ladder(Guarantee):
         cells = self.terms.cells
         return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # steps up take at most two nats per cell
 
-    def so_far(self, charge: int, intervals: int) -> SubmissionsSoFar:
+    def so_far(self, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> SubmissionsSoFar:
         """Read what was revealed off the total cost of the entries in a ledger."""
         unit, improvement = self._places
         improvements, rest = divmod(charge, improvement)
         units, best = divmod(rest, unit)
-        return SubmissionsSoFar(intervals, improvements, best, units)
+        return SubmissionsSoFar(intervals, improvements, best, units, failed, under_way)
 
     def charge_of(self, before: SubmissionsSoFar, after: SubmissionsSoFar) -> int:
         """Return the charge of a submission between these two states: nothing, unless it improved."""
@@ -261,14 +264,16 @@ class Ladder(Guarantee):
         return (1 - self.terms.confidence) * time_share(so_far.submissions + 1)
 
     def _nats(self, so_far: SubmissionsSoFar) -> float:
-        return ladder_nats(so_far.submissions + 1, so_far.improvements, self.terms.cells, so_far.units / UNITS)
+        begun = so_far.submissions + so_far.failed + so_far.under_way + 1
+        responses = ladder_nats(so_far.submissions + 1, so_far.improvements, self.terms.cells, so_far.units / UNITS)
+        return responses + failure_nats(begun, so_far.failed)
 
     def width(self, so_far: SubmissionsSoFar) -> float:
         """Return how far an interval reaches beyond a cell in the middle, as a share of the range."""
         middle = max(1, self.terms.cells // 2)
         return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next interval is now, and after more improvements of one cell each."""
         now = self.so_far(*answered)
         later = []

@@ -15,15 +15,18 @@ opening.py       finding a ledger at a location
 backup.py        copying a ledger and restoring it from a copy
 """
 
+from holdfast.ledger.concurrency import Asking
 from holdfast.ledger.drawn import Drawn, check_analyst
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
-from holdfast.ledger.store import Cost, Entry, Head, Place, Reach, Spent, Tip
+from holdfast.ledger.store import Answered, Cost, Entry, Head, Place, Reach, Spent, Tip
 from holdfast.ledger.verify import Receipt, check_receipt
 from holdfast.ledger.witness import SPLIT, FileWitness, ProcessWitness, Seen, Witness, content_of
 
 __all__ = [
     "SPLIT",
+    "Answered",
+    "Asking",
     "Cost",
     "Drawn",
     "Entry",

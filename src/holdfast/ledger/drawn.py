@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import chain
-from holdfast.ledger.store import START, Cost, Place, Row, Tip
+from holdfast.ledger.store import START, Answered, Cost, Place, Row, Tip
 
 
 class Opened(NamedTuple):
@@ -70,7 +70,7 @@ def derive_key(secret: bytes, purpose: str) -> bytes:
 
 
 MAX_ANALYST_NAME = 200  # characters
-Finish = Callable[[dict[str, Any], Cost], tuple[dict[str, Any], Cost]]
+Finish = Callable[[dict[str, Any], Answered], tuple[dict[str, Any], Cost]]
 
 
 class Drawn:
@@ -84,11 +84,11 @@ class Drawn:
         The question's canonical key, under which the answer is found again; None if the question is new each time.
     finish
         For answers that depend on the answers committed before them: called inside the transaction that writes the
-        entry with `answer` and the total cost of all earlier entries, it returns the final answer and its own cost, at
+        entry with `answer` and with what all earlier questions took, it returns the final answer and its own cost, at
         most `cost`. It may be called more than once; only the last call counts.
     """
 
-    __slots__ = ("_answer", "_body", "_finish", "_process", "_start", "cost", "key_digest")
+    __slots__ = ("_answer", "_body", "_process", "_start", "cost", "finish", "key_digest", "number")
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Drawn:
         _check_types(question=question, answer=answer, key=key)
         _check_analyst_length(analyst)
         self.cost, self.key_digest = cost, None if key is None else chain.digest(key)
-        self._process, self._answer, self._finish = place.process, answer, finish
+        self._process, self._answer, self.finish, self.number = place.process, answer, finish, place.number
         self._body = {
             "analyst": analyst,
             "key": key,
@@ -123,11 +123,11 @@ class Drawn:
         # All but the number and the time, which sort last, is encoded before the lock is taken, if it is known by then.
         self._start = self._written(answer, cost) if finish is None else ""
 
-    def row_after(self, tip: Tip) -> Row:
-        """Return the row of this answer, appended after the tip."""
+    def row_after(self, tip: Tip, under_way: int = 0) -> Row:
+        """Return the row of this answer, appended after the tip; `under_way` are statements of others to come."""
         start, cost = self._start, self.cost
-        if self._finish is not None:
-            answer, cost = self._finish(self._answer, answered(tip))
+        if self.finish is not None:
+            answer, cost = self.finish(self._answer, answered(tip, under_way, own=cost.intervals))
             start = self._written(answer, cost)
         return chain.row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
 
@@ -151,9 +151,10 @@ class Drawn:
         return chain.canonical(self._body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
 
 
-def answered(tip: Tip) -> Cost:
-    """Return the cost of the answers up to this tip, without what is taken but not answered."""
-    return Cost(tip.charge, tip.intervals)
+def answered(tip: Tip, under_way: int = 0, own: int = 0) -> Answered:
+    """Return what the answers up to this tip took; what else is taken has failed, unless it is `under_way` or `own`."""
+    failed = max(0, tip.taken_intervals - tip.intervals - under_way - own)
+    return Answered(tip.charge, tip.intervals, failed, under_way)
 
 
 def now() -> str:

@@ -19,11 +19,12 @@ from weakref import WeakSet
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
-from holdfast.ledger.concurrency import InFlight
+from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
 from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
+    Answered,
     Cost,
     Entry,
     Head,
@@ -193,9 +194,12 @@ class Ledger:
         return Spent(tip.taken_charge - charge, tip.taken_intervals - intervals, tip.seq)
 
     @property
-    def answered(self) -> Cost:
-        """What the committed answers cost, without reservations. `finish` starts from this."""
-        return answered(self._tip()) if self._has_begun() else Cost(0, 0)
+    def answered(self) -> Answered:
+        """What the committed answers cost, and what failed. `finish` starts from this."""
+        if not self._has_begun():
+            return Answered(0, 0)
+        tip = self._tip()
+        return answered(tip, self._held.under_way(tip.places))
 
     @property
     def left(self) -> Cost:
@@ -231,26 +235,27 @@ class Ledger:
 
         return self.in_flight.run(key, find_or_work)
 
-    def reserve(self, cost: Cost) -> Place:
+    def reserve(self, cost: Cost, asking: Asking | None = None) -> Place:
         """Take this cost for good and return the place of the question; both are durable when this returns.
 
-        Raises BudgetExhausted and takes nothing if less than the cost is left.
+        Raises BudgetExhausted and takes nothing if less than the cost is left. With `asking`, it counts as failed once
+        that has ended without an answer. No places are taken ahead then: of a process that is killed, they would count.
         """
         self._refuse_unbegun()
-        if not self._waits:
-            return self._reserve([cost], None)[0]
+        if not self._waits or asking is not None:
+            return self._reserve([cost], None, asking)[0]
         place = self._held.take(cost, self.reach())
         if place is None:
-            return self._reserve([cost], self._held.demand(cost))[0]
+            return self._reserve([cost], self._held.demand(cost), None)[0]
         endless = self._caps.charge == LARGEST  # with a cap, no interval depends on how far others have come
         return self._held.begun(place, cost, self._tip().taken_charge if endless else 0)
 
-    def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
+    def reserve_all(self, costs: Sequence[Cost], asking: Asking | None = None) -> list[Place]:
         """Take all of these costs, or none, in one transaction; return a place for each. Otherwise as `reserve`."""
         self._refuse_unbegun()
-        return self._reserve(costs, None) if costs else []
+        return self._reserve(costs, None, asking) if costs else []
 
-    def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None) -> list[Place]:
+    def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None, asking: Asking | None) -> list[Place]:
         """Reserve by a transaction of the store."""
         held, reach = self._held, self.reach()
         process = held.process
@@ -266,6 +271,8 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
             restore()  # undo an earlier run, which did not count
+            for place in places:
+                held.not_answering(place.number)
             places.clear()
             after = self._tip(transaction)
             before = after.taken_charge
@@ -279,6 +286,8 @@ class Ledger:
                 ahead, after = (NOTHING, after) if demand is None else take_ahead(after, self._caps, reach, demand)
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
+                if asking is not None:
+                    held.answering(places, costs, asking)
 
         try:
             self._store.write(decide)
@@ -326,7 +335,8 @@ class Ledger:
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write all of the answers, or none, in one transaction. Return for each what `commit` returns."""
         self._refuse_unbegun()
-        demand = self._held.demand(*(one.cost for one in answers)) if self._waits else None
+        plain = all(one.finish is None for one in answers)
+        demand = self._held.demand(*(one.cost for one in answers)) if self._waits and plain else None
         reach = EVERYWHERE if demand is None else self.reach()
         process = self._held.process
         written: list[tuple[Row, bool]] = []
@@ -340,15 +350,17 @@ class Ledger:
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
-                row = one.row_after(self._tip(transaction))
+                self._held.not_answering(one.number)  # now: other threads may write in the same transaction
+                tip = self._tip(transaction)
+                row = one.row_after(tip, 0 if plain else self._held.under_way(tip.places))
                 standing = transaction.append(row)
                 fresh |= standing is row
                 written.append((standing, standing is row))
             if demand is not None and fresh:
                 standing_tip = self._tip(transaction)
-                ahead, tip = take_ahead(standing_tip, self._caps, reach, demand)
-                before, after = standing_tip.taken_charge, tip.taken_charge
-                transaction.take(tip)
+                ahead, taken = take_ahead(standing_tip, self._caps, reach, demand)
+                before, after = standing_tip.taken_charge, taken.taken_charge
+                transaction.take(taken)
 
         self._store.write(decide)
         if ahead is not NOTHING:

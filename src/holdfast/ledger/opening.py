@@ -13,7 +13,7 @@ from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 from holdfast.ledger.drawn import answered
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
-from holdfast.ledger.store import MAX_DATASET_NAME, Cost, Head, Spent, Store
+from holdfast.ledger.store import MAX_DATASET_NAME, Answered, Head, Spent, Store
 from holdfast.ledger.verify import verify_store
 from holdfast.ledger.watched import WatchedStore
 from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of
@@ -96,7 +96,8 @@ class Audit:
     confirmed_by
         The witnesses that have seen this newest entry. Without any, entries may be missing at the end.
     spent, answered
-        What all questions have taken, and the cost of the answers given, as in `Ledger`.
+        What all questions have taken, and the cost of the answers given, as in `Ledger`; whatever has no answer yet
+        counts as failed.
     """
 
     genesis: dict[str, Any]
@@ -104,7 +105,7 @@ class Audit:
     location: str
     confirmed_by: tuple[str, ...]
     spent: Spent
-    answered: Cost
+    answered: Answered
 
 
 def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> Audit:

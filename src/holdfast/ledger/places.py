@@ -22,7 +22,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger.concurrency import OfOneProcess
+from holdfast.ledger.concurrency import Asking, OfOneProcess
 from holdfast.ledger.store import APART, APART_CHARGE, LARGEST, Cost, Place, Reach, Tip
 
 Ranges = tuple[range, ...]
@@ -210,6 +210,7 @@ class Held(OfOneProcess):
 
     def _forget(self) -> None:
         self._stocks: deque[Stock] = deque()
+        self._under_way: dict[int, tuple[Asking, int]] = {}  # by the number of a place, with its statements
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
@@ -267,6 +268,29 @@ class Held(OfOneProcess):
             reached = max(tuple(self._reached))
             self._reached.append(reached)
         return reached
+
+    def answering(self, places: Sequence[Place], costs: Sequence[Cost], asking: Asking) -> None:
+        """Note, inside the transaction that reserves them, that questions at these places are being answered."""
+        for place, cost in zip(places, costs, strict=True):
+            self._under_way[place.number] = asking, cost.intervals
+
+    def not_answering(self, number: int) -> None:
+        """Note that the question at this place is answered, inside the transaction, or that it never began."""
+        self._under_way.pop(number, None)
+
+    def under_way(self, places: int) -> int:
+        """Return how many statements the questions make that this process is answering, at the first `places` places.
+
+        (Beyond them are places whose reservation was not written.)
+        """
+        self._check_process()
+        total = 0
+        for number, (asking, statements) in list(self._under_way.items()):  # a copy: other threads change it
+            if asking.ended:
+                self.not_answering(number)
+            elif number <= places:
+                total += statements
+        return total
 
     def take_all(self) -> Stock:
         """Return the whole stock, which now belongs to the caller."""

@@ -203,6 +203,18 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered(Cost):
+    """What all answers so far took, and how many statements were taken by questions that `failed` to give one.
+
+    Whether a question fails may depend on the rows it has read, so it counts as a response. One that is `under_way` in
+    this process may still be answered. One of another process cannot be told from one that failed, and counts as that.
+    """
+
+    failed: int = 0
+    under_way: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Reach(Cost):
     """Where the shares of questions must end: for shares beyond this, there are no rows yet.
 

@@ -252,7 +252,8 @@ def contains(store: Store | Transaction, tip: Tip | None, seen: Tip) -> bool:
 
     If both end with the same entry, the amounts taken are not compared: the ledger may have less by now, since closing
     it gives back what was taken ahead, and a witness need not have been told. An old copy with the same newest entry
-    can thus hand out places again, but only places of draws that nobody was shown: every shown answer has an entry.
+    can thus hand out places again, but only places of draws that nobody was shown: every shown answer has an entry. It
+    also lacks the checks that failed after that entry (docs/proofs/checks.md).
     """
     if tip is None or tip.seq < seen.seq:
         return False

@@ -18,8 +18,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.losses import Loss
 from holdfast.optimize.objective import Interval, Ranges, Rows, Vector
-from holdfast.queries.evaluate import in_pieces, silence
-from holdfast.queries.python_function import FAILURES
+from holdfast.queries.evaluate import FAILURES, in_pieces, silence
 from holdfast.queries.synthetic import TRIED_ROWS, fault_of, synthetic_rows
 from holdfast.randomness import Randomness
 from holdfast.schema import Schema

@@ -27,7 +27,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from polars.exceptions import PanicException, PolarsError
+from polars.exceptions import PanicException
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries.functions import OPERATIONS
@@ -39,6 +39,7 @@ from holdfast.queries.query import Direct, Function
 from holdfast.schema import Column, Type
 
 Piece = TypeVar("Piece")
+FAILURES = (Exception, PanicException)  # what an evaluation may raise; interrupts propagate
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
 
 TEXT_STEP = 10  # a step on text counts as this many steps on numbers
@@ -93,7 +94,7 @@ class Expression:
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row."""
         # No operation should fail; should one, only its row is NULL.
-        pieces = in_pieces(self.on_normalized, normalized(rows, self.reads), (PolarsError, PanicException), self._none)
+        pieces = in_pieces(lambda some: self.on_normalized(normalized(some, self.reads)), rows, FAILURES, self._none)
         return pieces[0] if len(pieces) == 1 else pl.concat(pieces)
 
     def on_normalized(self, rows: pl.DataFrame) -> pl.Series:

@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from polars.exceptions import PanicException
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import booleans, floats, in_pieces, normalized, silence
+from holdfast.queries.evaluate import FAILURES, booleans, floats, in_pieces, normalized, silence
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, Type
 
 BatchFunction = Callable[[pl.DataFrame], pl.Series | ArrayLike]  # one boolean or number for each row
 BatchValues = NDArray[np.bool_] | NDArray[np.float64]
-FAILURES = (Exception, PanicException)  # what the caller's code may raise; interrupts propagate
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.ledger import Cost, Spent
+from holdfast.ledger import Answered, Cost, Spent
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Estimate, brief, picture_lines, write_end
 from holdfast.questions.kind import Kind
@@ -222,7 +222,7 @@ class Prices:
         questions: Sequence[Question],
         guarantee: Guarantee,
         spent: Spent,
-        answered: Cost,
+        answered: Answered,
         is_answered: Callable[[Question], bool],
     ) -> "Prices":
         """Return the prices of questions.

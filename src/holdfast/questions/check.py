@@ -11,7 +11,7 @@ from holdfast import check as valid
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.statistic import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
-from holdfast.ledger import Cost
+from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import QueryLike, build_mean
 from holdfast.queries.evaluate import silence
 from holdfast.queries.guess import DifferenceGuess, Guess
@@ -185,17 +185,19 @@ def check(
         assert isinstance(cell, Cell)
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 
-    def finish(number: int, drawn: Result, answered: Cost) -> tuple[Result, Cost]:
+    def finish(number: int, drawn: Result, answered: Answered) -> tuple[Result, Cost]:
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
-        so_far = guarantee.so_far(answered.charge, answered.intervals)
+        so_far = guarantee.so_far(answered.charge, answered.intervals, answered.failed, answered.under_way)
         two = isinstance(guessed, DifferenceGuess)
         found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
+        if so_far.failed:  # so that the interval can be computed again
+            asked |= {"failed": so_far.failed, "under_way": so_far.under_way}
         return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
-    def margin_now(answered: Cost) -> float:
+    def margin_now(answered: Answered) -> float:
         rows = guessed.speaking(guarantee.terms.rows)
         answer, _ = finish(answered.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, answered)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))

@@ -20,7 +20,7 @@ from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import Terms
-from holdfast.ledger import Cost, Spent
+from holdfast.ledger import Answered, Cost, Spent
 from holdfast.questions.answer import write_end, write_rows
 from holdfast.questions.question import Question, Widths
 
@@ -124,7 +124,7 @@ class Price:
     widths: Widths = ()
 
     @classmethod
-    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, answered: Cost, *, cached: bool) -> "Price":
+    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, answered: Answered, *, cached: bool) -> "Price":
         """Return the price of a question.
 
         Parameters
@@ -240,7 +240,7 @@ class Budget:
     checks: tuple[tuple[int, float], ...] = ()
 
     @classmethod
-    def of(cls, guarantee: Guarantee, spent: Spent, answered: Cost) -> "Budget":
+    def of(cls, guarantee: Guarantee, spent: Spent, answered: Answered) -> "Budget":
         """Return what is left.
 
         Parameters
@@ -253,13 +253,14 @@ class Budget:
             The cost of the answers given so far.
         """
         terms = guarantee.terms
-        outlook = guarantee.outlook((spent.charge, spent.intervals), (answered.charge, answered.intervals))
+        given = answered.charge, answered.intervals, answered.failed, answered.under_way
+        outlook = guarantee.outlook((spent.charge, spent.intervals), given)
         margin = outlook[0][1] if outlook else terms.margin
         planned = terms.statements > 0 and guarantee.answers
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
         beside = guarantee.checks if guarantee.answers else None
-        checks = () if beside is None else beside.outlook((0, 0), (answered.charge, answered.intervals))
+        checks = () if beside is None else beside.outlook((0, 0), given)
         return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.statistic import GroupMean, Release, Statistic
 from holdfast.guarantees.terms import Terms
-from holdfast.ledger import Cost, Spent
+from holdfast.ledger import Answered, Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.evaluate import silence
@@ -114,13 +114,13 @@ class Question:
     cost: Cost
     rows_read: int
     run: Callable[[Drawing], Result]
-    margin: "Callable[[Cost], float | None]" = lambda _: None  # computed only for a price: see `Context.margin`
+    margin: "Callable[[Answered], float | None]" = lambda _: None  # computed only for a price: see `Context.margin`
     excess_bound: float | None = None  # of a fit
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # the terms it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
     hint: Callable[[], str | None] = lambda: None  # what else a price says; computed only for a price
-    finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # runs in the commit: see `Ledger.commit`
+    finish: Callable[[int, Result, Answered], tuple[Result, Cost]] | None = None  # runs in the commit: see `Drawn`
     whole: bool = False  # for data with units: whether the text says how much each counts; else all count equally
     widths: Callable[[], Widths] | None = None  # margins of groups; computed only for a price
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, from this one's result

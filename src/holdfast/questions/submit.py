@@ -23,7 +23,7 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.statistic import GridCell
-from holdfast.ledger import Cost, Ledger
+from holdfast.ledger import Answered, Cost, Ledger
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
@@ -203,19 +203,24 @@ def submit(
         sums = float(apart.sum()), float(np.square(apart).sum())
         return {"cell": released.cell, "best": {"seq": best.seq, "cell": best.cell, "apart": sums}}
 
-    def finish(number: int, result: Result, answered: Cost) -> tuple[Result, Cost]:
-        cell, so_far = result["cell"], ladder.so_far(answered.charge, answered.intervals)
+    def so_far_of(answered: Answered) -> SubmissionsSoFar:
+        return ladder.so_far(answered.charge, answered.intervals, answered.failed, answered.under_way)
+
+    def finish(number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:
+        cell, so_far = result["cell"], so_far_of(answered)
         ends, where = (
             _in_units(metric, part) for part in (ladder.certify(cell, so_far), ladder.known_range(cell, so_far))
         )
         charge = ladder.charge_of(so_far, so_far.after(cell))
         answer = {"improved": charge > 0, "low": ends.low, "high": ends.high, "cell": [where.low, where.high]}
         scored = {"metric": metric.name, "higher": metric.rule.higher, "about": terms.about, "name": name}
+        if so_far.failed:  # so that the interval can be computed again
+            scored |= {"failed": so_far.failed, "under_way": so_far.under_way}
         ahead = _ahead(ladder, metric, answer, so_far, result.get("best")) if charge > 0 else None
         return answer | scored | {"bounds": list(metric.bounds), "ahead": ahead}, Cost(charge, 1)
 
-    def margin(answered: Cost) -> float:
-        return terms.scale * ladder.width(ladder.so_far(answered.charge, answered.intervals))
+    def margin(answered: Answered) -> float:
+        return terms.scale * ladder.width(so_far_of(answered))
 
     return Question(
         kind=SUBMIT.name,

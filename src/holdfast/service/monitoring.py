@@ -28,7 +28,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import EvaluationFailed, HoldfastError
 from holdfast.questions.price import Budget
 
 BATCH_SECONDS = 0.1
@@ -107,6 +107,8 @@ def log_event(event: str, **facts: Any) -> None:
 
 def log_error(event: str, error: BaseException, **facts: Any) -> None:
     """Log an error's class and the lines of code where it happened; its message only if it is one of holdfast's."""
+    if isinstance(error, EvaluationFailed):
+        error = error.__context__ or error  # what happened, which the caller is not told
     frames = traceback.extract_tb(error.__traceback__)[-12:]
     where = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames]
     if isinstance(error, HoldfastError):  # its message quotes no data, and names the file or server

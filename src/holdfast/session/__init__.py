@@ -22,7 +22,7 @@ from holdfast import check, notebook
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, RowsPerQuery, VacuousPlan
 from holdfast.guarantees.request import PlanRequest, Queries
-from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
+from holdfast.ledger import Answered, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
@@ -334,7 +334,7 @@ class Session(Answering, Verbs):
         guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
-            result, _ = question.finish(1, result, Cost(0, 0))
+            result, _ = question.finish(1, result, Answered(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 

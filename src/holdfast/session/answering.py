@@ -17,13 +17,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from types import TracebackType
 from typing import NamedTuple, TypeVar, cast
 
-from holdfast.cancel import about_to_commit, drop
-from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
+from polars.exceptions import PanicException
+
+from holdfast.cancel import about_to_commit, drop, go_on
+from holdfast.errors import (
+    BudgetExhausted,
+    EvaluationFailed,
+    InvalidArgument,
+    LedgerDamaged,
+    LedgerUnavailable,
+    PlanConflict,
+    RowSourceError,
+    ServiceUnavailable,
+)
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Reach
+from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place, Reach
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.check import CheckAnswer
@@ -31,7 +43,7 @@ from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Beside, Context, Drawing, Question
+from holdfast.questions.question import NOTHING_SPENT, Beside, Context, Drawing, Question, Result
 from holdfast.questions.submit import BestKept
 from holdfast.randomness import Randomness
 from holdfast.rows.drawers import draws_under, plan_for
@@ -43,6 +55,31 @@ from holdfast.session.beside import explored_beside, ids_beside
 
 ORDER, NAMES = "order of rows", "names of submissions"  # purposes for which the ledger derives keys
 A = TypeVar("A", bound=AnyAnswer)
+# What may be raised after rows were read: facts about files, the ledger, the plan and the caller, never about values.
+OUTSIDE = (RowSourceError, LedgerUnavailable, LedgerDamaged, BudgetExhausted, PlanConflict, ServiceUnavailable)
+
+
+class Net:
+    """Whatever else is raised once rows were read may depend on them: it becomes one error that is always the same.
+
+    That error is a response like any other, and of a check it is counted as one (docs/proofs/checks.md). What happened
+    is its `__context__`, which no traceback prints: whoever looks there looks at the rows.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, PanicException) or (isinstance(error, Exception) and not isinstance(error, OUTSIDE)):
+            raise EvaluationFailed(
+                "This question could not be evaluated, for a reason that may depend on the rows and is not shown. It is"
+                " paid for. Ask another question, and report this one."
+            ) from None
+
+
+NET = Net()
 
 
 class Answering:
@@ -236,9 +273,13 @@ class Answering:
         usual = self._find_usual(question)
         if usual is not None:
             return usual, False
-        drawn = self._draw(question, self._reserve(question))
-        about_to_commit()
-        return self._ledger.commit(drawn)
+        asking = Asking()
+        try:
+            drawn = self._draw(question, self._reserve(question, asking))
+            about_to_commit()
+            return self._ledger.commit(drawn)
+        finally:
+            asking.ended = True
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions from `prepare` together: one payment and one write for all that are new."""
@@ -269,16 +310,17 @@ class Answering:
         end = self._ledger.in_flight.begin(question.identity, when_free)
         if end is None:
             return None
-        drawn: Drawn | None = None
+        drawn, asking = None, Asking()
         try:
             entry = self._find(question)
             if entry is not None:
                 return self._read(entry, fresh=False)
-            drawn = self._draw(question, self._reserve(question))
+            drawn = self._draw(question, self._reserve(question, asking))
         finally:
             if drawn is None:
+                asking.ended = True
                 end()
-        return Unwritten(self, drawn, end)
+        return Unwritten(self, drawn, asking, end)
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
@@ -293,6 +335,7 @@ class Answering:
             written = answers[0].answering.ledger.commit_all([one.drawn for one in answers])
         finally:
             for one in answers:
+                one.asking.ended = True
                 one.end()
         return [one.answering._read(*entry) for one, entry in zip(answers, written, strict=True)]
 
@@ -314,45 +357,61 @@ class Answering:
             else:
                 found[one.identity] = self._read(entry, fresh=False)
         if new:
-            costs = [one.cost for one in new.values()]
-            self._require_room(costs)
-            self._draws.expect(costs)
+            asking = Asking()
             try:
-                places = self._ledger.reserve_all(costs)
-            except BudgetExhausted:
-                self._draws.refuse(costs)
-                raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
-            drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
-            about_to_commit()
-            written = self._ledger.commit_all(drawn)
+                places = self._reserve_all(list(new.values()), asking)
+                drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+                about_to_commit()
+                written = self._ledger.commit_all(drawn)
+            finally:
+                asking.ended = True
             for one, (_, fresh) in zip(new.values(), written, strict=True):
                 if not fresh and one.identity is not None:
                     drop(one.identity)
             found |= {key: self._read(*entry) for key, entry in zip(new, written, strict=True)}
         return [found[one.identity or id(one)] for one in questions]
 
-    def _reserve(self, question: Question) -> Place:
+    def _reserve(self, question: Question, asking: Asking) -> Place:
         self._require_room((question.cost,))
         self._draws.expect((question.cost,))
         try:
-            return self._ledger.reserve(question.cost)
+            return self._ledger.reserve(question.cost, None if question.finish is None else asking)
         except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
             self._draws.refuse((question.cost,))
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
+    def _reserve_all(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
+        costs = [one.cost for one in questions]
+        self._require_room(costs)
+        self._draws.expect(costs)
+        try:
+            return self._ledger.reserve_all(costs, asking)
+        except BudgetExhausted:
+            self._draws.refuse(costs)
+            raise too_dear(together_of(questions), self.plan.terms, self._ledger.spent) from None
+
     def _draw(self, question: Question, place: Place) -> Drawn:
         """Draw and certify at the reserved place."""
-        result = question.result(self._drawing(place, question.cost))
-        return Drawn(
-            place,
-            key=question.identity,
-            question={"kind": question.kind, "text": question.text},
-            answer=result,
-            cost=question.cost,
-            rows_read=question.rows_read,
-            analyst=self._analyst,
-            finish=None if question.finish is None else partial(question.finish, place.number),
-        )
+        finish = question.finish
+        if finish is not None:
+            go_on()
+
+        def finished(result: Result, answered: Answered) -> tuple[Result, Cost]:
+            assert finish is not None
+            with NET:
+                return finish(place.number, result, answered)
+
+        with NET:
+            return Drawn(
+                place,
+                key=question.identity,
+                question={"kind": question.kind, "text": question.text},
+                answer=question.result(self._drawing(place, question.cost)),
+                cost=question.cost,
+                rows_read=question.rows_read,
+                analyst=self._analyst,
+                finish=None if finish is None else finished,
+            )
 
     def _require_room(self, costs: Sequence[Cost]) -> None:
         """Refuse, free of charge, costs too large for the ledger to count, one by one and added up."""
@@ -393,4 +452,5 @@ class Unwritten(NamedTuple):
 
     answering: Answering
     drawn: Drawn
+    asking: Asking
     end: Callable[[], None]

@@ -147,7 +147,7 @@ def test_an_answer_is_as_wide_as_what_everybody_has_drawn_makes_it(monkeypatch: 
     with Session({"x": [0, 1] * 1_000}, seed=1) as session:
         session.mean("x > 5")
         reserve = session.ledger.reserve
-        monkeypatch.setattr(session.ledger, "reserve", lambda cost: replace(reserve(cost), reached=400_000))
+        monkeypatch.setattr(session.ledger, "reserve", lambda cost, asking: replace(reserve(cost), reached=400_000))
         late = session.mean("x = 1")
         standing = session.plan.standing
         alone, together = (standing.at(charge, 2, 2).step for charge in (4_000, 400_000))

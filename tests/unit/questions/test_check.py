@@ -21,10 +21,10 @@ import holdfast as hf
 from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
-from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
+from holdfast.guarantees.mathematics.checks import failure_nats, full_range, guess_nats, sampled_range, time_share
 from holdfast.guarantees.statistic import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.terms import Goal
-from holdfast.ledger import Cost
+from holdfast.ledger import Answered, Cost
 from holdfast.mechanisms import cells
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import DifferenceGuess, Guess, functions_nats
@@ -208,8 +208,8 @@ def test_rows_that_cannot_be_folded_are_scanned_piece_by_piece(monkeypatch: pyte
 # -- intervals --------------------------------------------------------------------------------------------------------
 
 
-def nats(checks: int, wrong: int) -> float:
-    return guess_nats(checks + 1, wrong, wrong * log(2))
+def nats(checks: int, wrong: int, failed: int = 0) -> float:
+    return guess_nats(checks + 1, wrong, wrong * log(2)) + failure_nats(checks + failed + 1, failed)
 
 
 def test_the_interval_is_that_of_the_theorem_for_the_responses_before_it(session: hf.Session) -> None:
@@ -226,7 +226,7 @@ def test_the_interval_is_that_of_the_theorem_for_the_responses_before_it(session
             )
         wrong += not answer.holds
     assert wrong == 3
-    assert session.ledger.answered == Cost(3, 6)
+    assert session.ledger.answered == Answered(3, 6)
 
 
 def test_a_question_that_is_short_to_write_never_gets_wider_than_its_text_calls_for(session: hf.Session) -> None:
@@ -263,7 +263,7 @@ def test_a_sampled_check_pays_for_the_sample_by_the_number_of_its_place(session:
         draws=2_000,
         level=BETA * 0.8 * (1 - CODED) * time_share(2),
         sample_level=BETA * 0.2 * time_share(4),
-        nats=nats(1, 0),
+        nats=nats(1, 0, failed=2),
     )
     assert answer.holds
     assert answer.interval == pytest.approx(expected, abs=1e-9)
@@ -274,19 +274,19 @@ def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
     answer = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_000)
     level = BETA * 0.8 * (1 - CODED) * time_share(1)
     assert answer.holds
-    assert answer.interval == pytest.approx(full_range((0.22, 0.26), n=2_000, level=level, nats=0.0), abs=1e-9)
+    assert answer.interval == pytest.approx(full_range((0.22, 0.26), n=2_000, level=level, nats=nats(0, 0)), abs=1e-9)
     few = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_501)
     assert (few.outcome, few.interval) == (TOO_FEW, (0.0, 1.0))
     told = ChecksSoFar.by(*(session.ledger.answered.charge, session.ledger.answered.intervals))
     assert told == ChecksSoFar(checks=2, wrong=1, groups=1)
-    assert told.nats == guess_nats(3, 1, log(3))
+    assert told.nats == guess_nats(3, 1, log(3)) + failure_nats(3, 0)
 
 
 def test_of_two_groups_the_difference_is_guessed(session: hf.Session) -> None:
     first, second = '"group" = 1', '"group" in (1, 2)'  # rows in both count in the first: the second is group 2
     answer = session.check("number", 0.0, 0.2, within=(0.0, 10.0), where=first, versus=second, at_least=2_400)
     level = BETA * 0.8 * (1 - CODED) * time_share(1)
-    low, high = full_range((0.49, 0.51), n=4_800, level=level, nats=0.0)
+    low, high = full_range((0.49, 0.51), n=4_800, level=level, nats=nats(0, 0))
     assert answer.holds
     assert answer.bounds == (-10.0, 10.0)
     assert answer.interval == pytest.approx((20 * low - 10, 20 * high - 10), abs=1e-9)
@@ -477,7 +477,7 @@ def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> Non
 def test_refusals(session: hf.Session, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         session.check("yes", **options)
-    assert session.ledger.answered == Cost(0, 0)
+    assert session.ledger.answered == Answered(0, 0)
 
 
 def test_checks_and_answers_never_share_rows() -> None:

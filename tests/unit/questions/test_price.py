@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger import Cost, Spent
+from holdfast.ledger import Answered, Spent
 from holdfast.questions.price import Budget, Price
 from holdfast.session import Session
 from holdfast.session.planning import plan
@@ -114,8 +114,8 @@ def test_a_budget_is_never_below_nothing() -> None:
     standing = planned("posterior", "coins").standing
     terms = standing.terms
     for spent in (Spent(terms.charge, 10, 10), Spent(terms.charge + 5, 3, 3), Spent(0, 99, 99)):
-        assert Budget.of(standing, spent, Cost(0, 0)).answers_left == 0
-    assert Budget.of(standing, Spent(0, 0, 0), Cost(0, 0)).answers_left == 10
+        assert Budget.of(standing, spent, Answered(0, 0)).answers_left == 0
+    assert Budget.of(standing, Spent(0, 0, 0), Answered(0, 0)).answers_left == 10
 
 
 def test_a_question_that_needs_too_much_never_seems_to_need_less_than_is_left() -> None:
@@ -130,7 +130,7 @@ def test_a_question_that_needs_too_much_never_seems_to_need_less_than_is_left() 
 
 
 def test_budgets_and_prices_are_plain_json() -> None:
-    budget = Budget.of(plan(rows=5_000, queries=10).standing, Spent(1, 1, 1), Cost(1, 1))
+    budget = Budget.of(plan(rows=5_000, queries=10).standing, Spent(1, 1, 1), Answered(1, 1))
     price = Price("share of b", 1, 10, 0.25, None, cached=False, affordable=True)
     for one in (budget, price, replace(price, margin=None, answers=2)):
         assert json.loads(json.dumps(one.to_dict(), allow_nan=False)) == one.to_dict()

@@ -11,6 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.drawers import COINS
+from holdfast.ledger import Asking
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing, sorting
@@ -249,10 +250,10 @@ def test_a_restored_ledger_goes_on_behind_all_cards_that_were_used(table: Path) 
     with hf.Session(deck, rows_per_query=100) as session:
         session.mean("id > 2")
         check = session.prepare("id > 3", "check", guess=0.5, margin=0.1)
-        place = session._reserve(check)
+        place = session._reserve(check, Asking())
         hf.backup(ledger, copy)
         session.ledger.commit(session._draw(check, place))
-        session._reserve(session.prepare("id > 4"))  # dropped: its cards are used, and nobody sees what they say
+        session._reserve(session.prepare("id > 4"), Asking())  # dropped: its cards are used, and nobody sees them
         session.mean("id > 5")
         assert deck.used.cards == 300
     ledger.unlink()

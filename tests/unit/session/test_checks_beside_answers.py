@@ -15,7 +15,13 @@ from holdfast.guarantees import drawers as guarantee_of_drawers
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
-from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
+from holdfast.guarantees.mathematics.checks import (
+    failure_nats,
+    full_range,
+    guess_nats,
+    time_share,
+    two_groups_length,
+)
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.ledger.store import APART, APART_CHARGE
@@ -103,7 +109,7 @@ def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.S
         found = session.check(pl.col("yes"), guess, 0.02 + number / 1_000)  # which has no code
         assert found.holds == (guess == 0.3)
         if found.holds:
-            nats = guess_nats(number, wrong, wrong * log(3))
+            nats = guess_nats(number, wrong, wrong * log(3)) + failure_nats(number, 0)
             margin = 0.02 + number / 1_000
             level = beta1 * time_share(number)
             expected = full_range((guess - margin, guess + margin), n=4_000, level=level, nats=nats)
@@ -118,7 +124,8 @@ def test_differences_of_groups_are_wider_where_rows_may_differ(identical: bool) 
         found = session.check("x", 0.0, 0.05, **asked)
     assert found.holds
     level = 0.1 * 0.05 * 0.8 * (1 - CODED) * time_share(1)
-    length = log(2 / level) if identical else two_groups_length(log(2 / level))
+    length = log(2 / level) + failure_nats(1, 0)
+    length = length if identical else two_groups_length(length)
     ends = full_range((0.475, 0.525), n=1_600, level=level, nats=length - log(2 / level))
     assert found.interval == pytest.approx([2 * end - 1 for end in ends], abs=1e-6)
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.errors import EvaluationFailed
 from holdfast.ledger import Ledger
 from holdfast.questions.answer import AnyAnswer
 from holdfast.session import Session
@@ -97,7 +98,7 @@ def test_a_thread_that_asks_the_same_waits_for_the_write_and_draws_nothing(sessi
     found: list[hf.Answer] = []
     reserved: list[object] = []
     reserve = session.ledger.reserve
-    monkeypatch.setattr(session.ledger, "reserve", lambda cost: reserved.append(cost) or reserve(cost))
+    monkeypatch.setattr(session.ledger, "reserve", lambda cost, asking: reserved.append(cost) or reserve(cost))
     asker = threading.Thread(target=lambda: found.append(session.mean("x > 0.5")))
     asker.start()
     asker.join(0.3)
@@ -114,7 +115,7 @@ def test_the_other_way_round_word_is_left_with_a_thread_that_answers(session, mo
     go, began, told = threading.Event(), threading.Event(), threading.Event()
     reserve = session.ledger.reserve
 
-    def slow(cost: object) -> object:
+    def slow(cost: object, asking: object) -> object:
         began.set()
         assert go.wait(30)
         return reserve(cost)
@@ -134,7 +135,7 @@ def test_the_other_way_round_word_is_left_with_a_thread_that_answers(session, mo
 def test_a_draw_that_fails_lets_others_ask(session, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(session._rows, "tally", lambda *args, **more: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(EvaluationFailed):
             session.draw(session.prepare("x > 0.5"), nobody)
     assert not session.mean("x > 0.5").cached
 

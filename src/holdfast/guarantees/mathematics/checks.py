@@ -21,6 +21,8 @@ SUMMED = 1 + 1e-9  # bounds the rounding of the sum of the pieces: each is a dif
 TINY = 1e-300  # stands for 0 where a logarithm is taken
 KL_ROUNDING = 1e-15  # rounding error of kl of two doubles, relative to the sum of its terms' sizes
 
+FAILING = 0.01  # weight of all histories in which something failed; it costs all others 0.01 nats
+
 NORMAL = NormalDist()
 
 Interval = tuple[float, float]
@@ -79,6 +81,37 @@ def guess_nats(t: int, wrong: int, log_cells: float) -> float:
     check.whole(0, wrong=wrong)
     check.at_most("the checks before", t - 1, wrong=wrong)
     return SAFE * (_log_count(wrong, t - 1) + _log_binomial(t - 1, wrong) + log_cells)
+
+
+@theorem("weights of failures, by Laplace's rule of succession", proof="checks.md")
+def failure_nats(begun: int, failed: int) -> float:
+    """Return the description length, in nats, of which ones failed, at most `failed` of all those `begun`.
+
+    Statement
+        A check that was begun gives a response or fails; then nobody sees anything of it but that it failed. Let v be
+        1 - d if none failed, and d / [(N+1) C(N, f)] if f of N did, d = FAILING. The weights of all ways in which
+        checks can respond and fail before the t-th response sum to at most 1, each being w, that of its responses,
+        times v; nats = -log v. N may include checks that are still under way, and may be larger; f may be larger.
+
+    Not covered
+        Failures that tell more than that they happened; what the moment of a failure tells, as any time that is taken.
+
+    >>> round(failure_nats(100, 0), 4), round(failure_nats(100, 1), 1), round(failure_nats(100, 10), 1)
+    (0.0101, 13.8, 39.7)
+
+    Parameters
+    ----------
+    begun
+        The number N of checks that were begun, with the one that is answered now: it could have failed as well.
+    failed
+        The number of those that have failed, or may have.
+    """
+    check.whole(begun=begun)
+    check.whole(0, failed=failed)
+    check.at_most("the others begun", begun - 1, failed=failed)
+    if failed == 0:
+        return -SAFE * log1p(-FAILING)
+    return SAFE * (log((begun + 1) / FAILING) + _log_binomial(begun, min(failed, begun // 2)))
 
 
 @theorem("weights of a ladder", proof="boards.md")
