@@ -219,7 +219,7 @@ def test_who_refuses_an_older_copy_keeps_nobody_from_writing(path, tmp_path, tog
         assert ledger.head.seq > 0
         shutil.copy(old, path)
         if together:
-            ledger._store.store._last_thread = None  # hand over
+            ledger._store._last_thread = None  # hand over
         with pytest.raises(LedgerDamaged, match="older copy was written into the file"):
             commit(ledger, "new", charge=10**6)
         edit(path, "BEGIN IMMEDIATE", "ROLLBACK")

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import Cost, Drawn, open_ledger
+from holdfast.ledger import Cost, Drawn, open_ledger, sqlite
 from holdfast.ledger.database import DatabaseTransaction
 from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms, write
 
@@ -79,7 +79,7 @@ def test_closing_does_not_wait_for_a_lock_that_somebody_else_holds(path, monkeyp
     with locked(path):
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not ledger._store.store._committer and ledger._store.store._writer is None:
+        while not ledger._store._committer and ledger._store._writer is None:
             time.sleep(0.001)
         ledger.close()
         waiting.join(30)
@@ -110,10 +110,37 @@ def test_a_log_removed_under_a_writer_is_noticed(path, together):
             commit(ledger)
         path.with_name("x.ledger-wal").unlink()
         if together:
-            ledger._store.store._last_thread = None  # hand over
+            ledger._store._last_thread = None  # hand over
         for _ in range(2):  # for good: what was in it is gone
             with pytest.raises(LedgerUnavailable, match=r"x\.ledger-wal was removed while it was in use"):
                 commit(ledger, "new", charge=10**6)
+
+
+def test_the_log_is_looked_at_only_after_its_folder_has_changed(path, monkeypatch):
+    """Each look would make the next commit slower: Linux then dates the next change of the log more finely."""
+    look, looks = sqlite._inode, []
+    with begun(path) as ledger:
+        commit(ledger)
+        monkeypatch.setattr(sqlite, "_inode", lambda name: looks.append(name) or look(name))
+        monkeypatch.setattr(sqlite, "_TICK", 10**18)
+        for _ in range(3):  # the folder changed just now, and once more in the same tick would not show
+            commit(ledger)
+        assert set(looks) == {f"{path}-wal"}
+        assert len(looks) >= 3
+        monkeypatch.setattr(sqlite, "_TICK", 0)
+        looks.clear()
+        for _ in range(3):
+            commit(ledger)
+        assert ledger.spent.answers == 7
+        assert len(looks) == 1
+        path.with_name("other").touch()
+        commit(ledger)
+        assert len(looks) == 2
+        log = path.with_name("x.ledger-wal")
+        log.rename(path.with_name("elsewhere"))
+        log.touch()  # as another process would begin a new one
+        with pytest.raises(LedgerUnavailable, match="was removed while it was in use"):
+            commit(ledger, "new", charge=10**6)
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -125,7 +152,7 @@ def test_a_folder_that_is_away_for_a_moment_has_lost_no_log(tmp_path, monkeypatc
         for _ in range(3):
             commit(ledger)
         if together:
-            ledger._store.store._last_thread = None  # hand over
+            ledger._store._last_thread = None  # hand over
 
         def away(self):
             finish(self)

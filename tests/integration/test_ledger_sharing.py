@@ -245,7 +245,7 @@ def test_what_a_child_commits_survives_that_the_parent_closes(place):
 def test_a_child_forked_while_the_file_was_open_is_refused(tmp_path, monkeypatch):
     with begun(tmp_path / "x.ledger") as ledger:
         commit(ledger, "parent")
-        store = type(ledger._store.store)
+        store = type(ledger._store)
         monkeypatch.setattr(store, "close_for_fork", lambda self: None)  # as interrupts could skip it
 
         def child() -> None:

@@ -63,7 +63,7 @@ def reserved(ledger):
 
 def wait_together(ledger, ask):
     """Let THREADS threads queue up behind the writing lock, then let them go; return what each got."""
-    store = ledger._store.store
+    store = ledger._store
     got = [None] * THREADS
 
     def run(number):
@@ -153,7 +153,7 @@ def test_a_file_that_went_away_is_told_to_everyone(tmp_path):
 @pytest.mark.parametrize("lost", ["execute_begin", "connect"])
 def test_a_database_that_goes_away_in_the_middle_of_a_batch_is_told_to_everyone(tmp_path, monkeypatch, lost):
     ledger = begin(tmp_path / "x.ledger")
-    places, store, append = reserved(ledger), ledger._store.store, DatabaseTransaction.append
+    places, store, append = reserved(ledger), ledger._store, DatabaseTransaction.append
 
     def away(*_, **__):
         raise sqlite3.OperationalError("disk I/O error")
@@ -188,7 +188,7 @@ def test_a_batch_that_fails_before_it_is_committed_is_written_one_by_one(tmp_pat
 
 def test_a_database_that_does_not_come_back_is_waited_for_once_and_not_by_everyone_in_turn(tmp_path, monkeypatch):
     ledger, tries = begin(tmp_path / "x.ledger"), []
-    places, store = reserved(ledger), ledger._store.store
+    places, store = reserved(ledger), ledger._store
 
     def busy(connection):
         tries.append(connection)
@@ -219,7 +219,7 @@ def test_what_is_written_is_shown_whatever_becomes_of_the_turn(tmp_path, monkeyp
 def test_a_forked_child_does_not_write_what_its_parents_threads_wait_for(tmp_path):
     path = tmp_path / "x.ledger"
     ledger = begin(path)
-    store = ledger._store.store
+    store = ledger._store
     store._committer._pending.append(PendingWrite(lambda _: os._exit(9)))  # by a thread of the parent's
     child = os.fork()
     if child == 0:
@@ -471,7 +471,7 @@ ledger.verify()  # no place was handed out twice
 
 def test_a_commit_that_fails_is_told_to_everyone_and_shows_nobody_an_answer(tmp_path, monkeypatch):
     ledger = begin(tmp_path / "x.ledger")
-    store = ledger._store.store
+    store = ledger._store
 
     def full(connection):
         raise sqlite3.OperationalError("database or disk is full")
@@ -561,7 +561,7 @@ commit(ledger)
 held, done = threading.Event(), threading.Event()
 
 def hold():  # a thread that writes just now
-    with ledger._store.store._writes.lock:
+    with ledger._store._writes.lock:
         held.set()
         done.wait()
 
@@ -616,7 +616,7 @@ from holdfast.ledger import Cost
 from ledger_writer import begun, write
 
 ledger = begun(sys.argv[1])
-store = ledger._store.store
+store = ledger._store
 slow = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT count(*) FROM c"
 
 def commit(connection):  # as on a slow disk
@@ -646,7 +646,7 @@ def commit(ledger):
 
 ledger = begun(sys.argv[1])
 commit(ledger)
-store = ledger._store.store
+store = ledger._store
 before = type(store).close_for_fork
 
 def interrupted(self):  # Ctrl-C in the middle of the hook, and again in the second try
@@ -758,7 +758,7 @@ def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch)
     def full(connection):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(ledger._store.store, "commit", full)
+    monkeypatch.setattr(ledger._store, "commit", full)
     with pytest.raises(LedgerUnavailable) as refused:
         commit(ledger, 1)
     assert isinstance(refused.value.__cause__, sqlite3.OperationalError)

@@ -155,7 +155,7 @@ def restore(
             )
         target.create(lambda connection: _append(target, connection, best, found, ends, entries))
         for witness in everyone:
-            witness.accept(Seen(address_of(target, location), ends._replace(peaks="")))
+            witness.accept(Seen(address_of(target, location), ends))
         return Restored(
             location=target.location,
             head=Head(ends.seq, ends.hash),

@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import tree
-from holdfast.ledger.store import START, Cost, Entry, Place, Row, Tip
+from holdfast.ledger.store import START, Cost, Row, Tip
 
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
@@ -58,26 +58,6 @@ def row_after(tip: Tip, body: str, cost: Cost, key_digest: str | None = None) ->
     seq = tip.seq + 1
     reached = link(seq, tip.hash, digest(body), tree.root(tip.peaks))
     return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
-
-
-def entry_of(row: Row) -> Entry:
-    """Read an entry back from its row."""
-    body: dict[str, Any]
-    body, _ = _decode(row.body)
-    cost, place = body["cost"], body["place"]
-    return Entry(
-        seq=row.seq,
-        time=body["time"],
-        analyst=body["analyst"],
-        key=body["key"],
-        question=body["question"],
-        answer=body["answer"],
-        cost=Cost(cost["charge"], cost["intervals"]),
-        rows_read=body["rows_read"],
-        place=Place(place["number"], place["charge"], place["intervals"], place["reached"]),
-        previous=row.previous,
-        hash=row.hash,
-    )
 
 
 def damaged(location: str, seq: int, fact: str) -> LedgerDamaged:

@@ -166,18 +166,17 @@ class OfOneProcess:
         """Reset the state."""
         raise NotImplementedError
 
-    def _check_process(self) -> bool:
-        """Reset the state in a forked child, since it is the parent's. Return False if it had to be reset."""
+    def _check_process(self) -> int:
+        """Return the number of this process; in a forked child, first reset the state, since it is the parent's."""
         process = os.getpid()
-        if process == self._process:
-            return True
-        # Other threads of the child wait: a second reset would erase what the first thread has stored since.
-        with self._forgetting.setdefault(process, threading.RLock()):
-            if process != self._process:
-                self._forget()
-                # Last: if interrupted before this, or seen by another thread, the state still counts as the parent's.
-                self._process = process
-        return False
+        if process != self._process:
+            # Other threads of the child wait: a second reset would erase what the first thread has stored since.
+            with self._forgetting.setdefault(process, threading.RLock()):
+                if process != self._process:
+                    self._forget()
+                    # Last: if interrupted before, or seen by another thread, the state still counts as the parent's.
+                    self._process = process
+        return process
 
 
 class HasConnections(Protocol):

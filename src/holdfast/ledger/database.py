@@ -294,20 +294,18 @@ class Database(ABC, OfOneProcess):
         self._check_process()
         self._committer.submit(pending, work, self.look, alone)
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Be the thread that writes. Only for the committer's thread, which no interrupt reaches."""
-        with self._writes.lock:
+    def _write_in_turn(self, write: Callable[[], None]) -> None:
+        """Write once it is this process's turn. Only for the committer's thread, which no interrupt reaches."""
+        with self.turn(), self._writes.lock:
             self._writer = threading.get_ident()
             try:
-                yield
+                write()
             finally:
                 self._writer = None
 
     def _write_alone(self, pending: PendingWrite) -> None:
         try:
-            with self.turn(), self._writing():
-                pending.run(None)
+            self._write_in_turn(partial(pending.run, None))
         except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             pending.error = error
         pending.finish()
@@ -318,8 +316,7 @@ class Database(ABC, OfOneProcess):
             return
         batch = list[PendingWrite]()
         try:
-            with self.turn(), self._writing():
-                batch = self._write_together(self._committer.take)
+            self._write_in_turn(lambda: batch.extend(self._write_together(self._committer.take)))
         except BaseException as error:  # noqa: BLE001 - raised in each of the waiting threads
             batch = batch or _failed(self._committer.take(), error)  # a batch was written, even if the turn ended badly
         for pending in batch:  # only after the turn: a thread that continues finds it free
@@ -386,7 +383,7 @@ class Database(ABC, OfOneProcess):
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """Begin, then commit or roll back; the caller must hold the writing lock."""
-        with self._translated(self._writes):
+        try:
             connection = self._begin_transaction()
             try:
                 yield connection
@@ -394,6 +391,9 @@ class Database(ABC, OfOneProcess):
             except BaseException:
                 self._roll_back(connection)
                 raise
+        except self.driver_errors as error:
+            self._writes.close()
+            raise self.translate(error) from error
 
     def _begin_transaction(self) -> Connection:
         kept = self._writes.connection is not None
@@ -432,7 +432,7 @@ class Database(ABC, OfOneProcess):
                 raise duplicate(away[1])
             kept = self._reads.connection is not None
             try:
-                rows = self._fetch(sql, parameters)
+                rows: list[Any] = self._open(self._reads).execute(sql, parameters).fetchall()
             except self.driver_errors as error:
                 rows = self._query_again(error, kept, sql, parameters)
         return rows
@@ -449,10 +449,6 @@ class Database(ABC, OfOneProcess):
             self._reads.away = time.monotonic(), duplicate(translated)  # a copy that no thread raises
         raise translated from error
 
-    def _fetch(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
-        rows: list[Any] = self._open(self._reads).execute(sql, parameters).fetchall()
-        return rows
-
     def _open(self, slot: ConnectionSlot) -> Connection:
         if self._closed:
             raise closed_error(self.location)
@@ -464,14 +460,6 @@ class Database(ABC, OfOneProcess):
             finally:
                 slot.connecting = False
         return slot.connection
-
-    @contextmanager
-    def _translated(self, slot: ConnectionSlot) -> Iterator[None]:
-        try:
-            yield
-        except self.driver_errors as error:
-            slot.close()
-            raise self.translate(error) from error
 
     def _close_all(self) -> None:
         for resource in self._resources:

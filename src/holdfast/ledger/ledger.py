@@ -38,7 +38,7 @@ from holdfast.ledger.store import (
     closed_error,
 )
 from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
-from holdfast.ledger.watched import WatchedStore, is_restore
+from holdfast.ledger.watched import Watch, is_restore
 from holdfast.ledger.witness import Witness
 
 SECRET_BYTES = 32
@@ -53,8 +53,11 @@ class Ledger:
     access checks whether another process has begun it.
     """
 
-    def __init__(self, store: Store, *, fingerprint: str, reproducible: bool = False) -> None:
+    def __init__(
+        self, store: Store, *, fingerprint: str, reproducible: bool = False, watch: Watch | None = None
+    ) -> None:
         self._store = store
+        self._watch = watch or Watch(store, store.address, None)
         self._genesis: dict[str, Any] | None = None
         self._caps = Cost(0, 0)
         self._fingerprint = fingerprint
@@ -88,15 +91,15 @@ class Ledger:
         self._give_back()
         self._closed = True
         self._store.close()
+        self._watch.close()
 
     def watch(self, *witnesses: Witness) -> None:
         """Refuse this ledger if it lacks an entry that one of these witnesses saw; report new entries to them."""
-        if isinstance(self._store, WatchedStore):
-            self._store.watch(*witnesses)
+        self._watch.watch(*witnesses)
 
     def confirmed_by(self) -> list[str]:
         """Return which witnesses, other than this process, have seen the newest entry."""
-        return self._store.confirmed_by() if isinstance(self._store, WatchedStore) else []
+        return self._watch.confirmed
 
     # -- the beginning --------------------------------------------------------------------------------------------
 
@@ -120,7 +123,7 @@ class Ledger:
         row = self._opened.first_row(terms, secret)
         if self.begun:
             return False
-        began = self._store.begin(row, secret)
+        began = self._watch.begin(row, secret)
         if self._look() is None:
             raise LedgerDamaged(
                 f"Ledger {self.location} is damaged: its first entry is gone right after it was written. "
@@ -218,7 +221,7 @@ class Ledger:
     def find(self, key: str) -> Entry | None:
         """Return the answer already given to the question with this canonical key."""
         row = self._store.find(chain.digest(key)) if self._has_begun() else None
-        return None if row is None else chain.entry_of(row)
+        return None if row is None else Entry(row)
 
     def once(self, key: str | None, work: Callable[[], tuple[Entry, bool]]) -> tuple[Entry, bool]:
         """Return the answer already given to a question, and False; or do the `work` that commits it.
@@ -290,7 +293,7 @@ class Ledger:
                     held.answering(places, costs, asking)
 
         try:
-            self._store.write(decide)
+            self._watch.write(decide)
         except BaseException:
             restore()
             raise
@@ -308,6 +311,7 @@ class Ledger:
         """Raise if no answer could be written now. Writes nothing."""
         self._check_open()
         self._look()
+        self._watch.tip()
         self._store.probe()
 
     def _give_back(self) -> None:
@@ -322,7 +326,7 @@ class Ledger:
         self._held.giving_back()
         self._store.patience = CLOSING
         with suppress(HoldfastError):  # if that fails, they stay taken
-            self._store.write(decide)
+            self._watch.write(decide)
 
     def commit(self, drawn: Drawn) -> tuple[Entry, bool]:
         """Write the answer durably and return its entry and True. Show the answer only after this returns.
@@ -362,13 +366,13 @@ class Ledger:
                 before, after = standing_tip.taken_charge, taken.taken_charge
                 transaction.take(taken)
 
-        self._store.write(decide)
+        self._watch.write(decide)
         if ahead is not NOTHING:
             self._held.took(before, after)
         if demand is not None:
             self._held.put(ahead, process)
             self._held.asked(demand)
-        return [(chain.entry_of(row), fresh) for row, fresh in written]
+        return [(Entry(row), fresh) for row, fresh in written]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 
@@ -379,7 +383,7 @@ class Ledger:
             check.whole(0, limit=limit)
         if not self._has_begun():
             return iter(())
-        return (chain.entry_of(row) for row in rows_of(self._store, start, limit) if not is_restore(row))
+        return (Entry(row) for row in rows_of(self._store, start, limit) if not is_restore(row))
 
     def receipt(self, seq: int) -> Receipt:
         """Return a proof that entry `seq` is covered by the present head."""
@@ -391,6 +395,7 @@ class Ledger:
         """Check every entry again. `head` is a hash published earlier, which must be in the chain."""
         self._check_open()
         self._begun()
+        self._tip()  # refuses a ledger that is older than what this process saw
         reached = verify_store(self._store, head).tip
         return Head(reached.seq, reached.hash)
 
@@ -401,15 +406,15 @@ class Ledger:
         if self._genesis is None and not self._closed:
             # Rows and tip are written together: one without the other is damage, not a new ledger. Rows are read first.
             rows = self._store.read(0, 1)
-            if self._store.tip() is not None or rows:
+            if self._watch.tip() is not None or rows:
                 verified = verify_store(self._store)
                 genesis, secret = verified.genesis, self._store.secret() or b""
                 self._opened.require(genesis, secret, self.location)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
                 self._first = self._store.read(0, 1)[0].hash  # again: it may be newer than `rows`
-                if self._store.address is not None:  # without an address nobody else can open the store
+                if self._watch.address is not None:  # without an address nobody else can open the store
                     self._held, self.in_flight = _shared.setdefault(
-                        (self._store.address, self._first), (self._held, self.in_flight)
+                        (self._watch.address, self._first), (self._held, self.in_flight)
                     )
                 self._genesis = genesis  # set last: other threads rely on it alone
         return self._genesis
@@ -440,9 +445,9 @@ class Ledger:
                 f"Ledger {self.location} has not begun: call begin(terms) before asking it for a budget.", name="ledger"
             )
 
-    def _tip(self, within: Store | Transaction | None = None) -> Tip:
+    def _tip(self, within: Transaction | None = None) -> Tip:
         """Return the tip, which every ledger that has begun must have."""
-        tip = (within or self._store).tip()
+        tip = (within or self._watch).tip()
         if tip is None:
             raise LedgerDamaged(
                 f"Ledger {self.location} is damaged: the head of {self.dataset} is gone. Restore the ledger.",

@@ -15,7 +15,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Answered, Head, Spent, Store
 from holdfast.ledger.verify import verify_store
-from holdfast.ledger.watched import WatchedStore
+from holdfast.ledger.watched import Watch
 from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of
 
 SHARED = "in memory (one for all sessions of this process on these rows)"
@@ -54,14 +54,16 @@ def open_ledger(
         store.location = SHARED
         store = _in_memory.setdefault(content_of(fingerprint), store)
     content = content_of(fingerprint)
-    watched = WatchedStore(store, address_of(store, location), None if reproducible else content)
+    address = None if reproducible and store.address is None else address_of(store, location)
+    watch = Watch(store, address, None if reproducible else content)
     try:
-        ledger = Ledger(watched, fingerprint=fingerprint, reproducible=reproducible)
+        ledger = Ledger(store, fingerprint=fingerprint, reproducible=reproducible, watch=watch)
         if not ledger.reproducible:
-            watched.watch(ProcessWitness(content), *witnesses)
+            watch.watch(ProcessWitness(content), *witnesses)
         return ledger
     except BaseException:
-        watched.close()
+        store.close()
+        watch.close()
         raise
 
 
@@ -121,7 +123,7 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
         verification = verify_store(store, head)
         content, beside = store.content(), Path(store.location).with_suffix(".witness")
         witnesses = [] if content is None or not beside.exists() else [FileWitness(beside, content)]
-        confirmed = WatchedStore(store, address_of(store, location), content).compare(*witnesses)
+        confirmed = Watch(store, address_of(store, location), content).compare(*witnesses)
         found = Head(verification.tip.seq, verification.tip.hash)
         tip = store.tip() or verification.tip  # the stored tip also has what was taken
         spent = Spent(tip.taken_charge, tip.taken_intervals, tip.seq)

@@ -56,12 +56,13 @@ class Stock(NamedTuple):
     def __add__(self, other: "Stock") -> "Stock":  # type: ignore[override]
         return Stock(*map(_joined, self, other))
 
-    def cut(self, cost: Cost) -> tuple[Place, "Stock"] | None:
-        """Return a place for this cost and the remaining stock; None if the cost does not fit."""
-        charge, intervals, number = map(_cut, self, _needs(cost))
+    def cut(self, cost: Cost, process: int) -> tuple[Place, "Stock"] | None:
+        """Return a place of this process for this cost, and the remaining stock; None if the cost does not fit."""
+        charge, intervals, number = _cut(self[0], cost.charge), _cut(self[1], cost.intervals), _cut(self[2], 1)
         if charge is None or intervals is None or number is None:
             return None
-        return Place(number[0] + 1, charge[0], intervals[0]), Stock(charge[1], intervals[1], number[1])
+        place = Place(number[0] + 1, charge[0], intervals[0], process=process)
+        return place, Stock(charge[1], intervals[1], number[1])
 
     def answers(self, cost: Cost) -> int:
         """Return how many places for this cost can be cut."""
@@ -174,8 +175,8 @@ def _needs(cost: Cost) -> tuple[int, int, int]:
 def _cut(ranges: Ranges, need: int) -> tuple[int, Ranges] | None:
     for i, each in enumerate(ranges):
         if len(each) >= need:
-            rest = each[need:]
-            return each.start, (*ranges[:i], *((rest,) if rest else ()), *ranges[i + 1 :])
+            rest = (each[need:],) if need < len(each) else ()
+            return each.start, ranges[:i] + rest + ranges[i + 1 :]
     return None
 
 
@@ -223,7 +224,7 @@ class Held(OfOneProcess):
     def take(self, cost: Cost, reach: Reach) -> Place | None:
         """Return a place from the stock that ends within `reach`; None if there is none."""
         # Read both first: if a signal handler forks below, the child goes on with a place marked as its parent's.
-        process, stocks = self.process, self._stocks
+        process, stocks = self._check_process(), self._stocks
         now = monotonic()
         if now - self._last > FAST:
             self._ahead = -1  # a lone question: whether to take places ahead depends on how soon the next one comes
@@ -233,14 +234,11 @@ class Held(OfOneProcess):
         self._questions += 1
         with self._lock:  # only so that other threads do not see an empty stock in between
             stock = _pop_all(stocks)
-            cut = stock.cut(cost)
+            cut = stock.cut(cost, process)
             if cut is not None and not cut[0].within(reach, cost):  # taken ahead by a session that has more rows
                 cut = None
             stocks.append(stock if cut is None else cut[1])
-        if cut is None:
-            return None
-        place = cut[0]
-        return Place(place.number, place.charge, place.intervals, place.reached, process)
+        return None if cut is None else cut[0]
 
     def took(self, before: int, after: int) -> None:
         """Note that this process took some: the charge taken by all ended at `before`, and ends at `after` now."""
@@ -306,16 +304,15 @@ class Held(OfOneProcess):
     @property
     def process(self) -> int:
         """The number of this process, after forgetting anything inherited from a parent."""
-        self._check_process()
-        assert self._process is not None
-        return self._process
+        return self._check_process()
 
     def demand(self, *costs: Cost) -> PlacesAhead | None:
         """Return how many places to take ahead, twice as many each time while questions come fast; None for none.
 
         They are sized for the dearest of these costs.
         """
-        if self._ahead < 0 or self._questions < self._enough or not self._check_process():
+        self._check_process()
+        if self._ahead < 0 or self._questions < self._enough:
             return None
         cost = max(costs, key=lambda cost: (cost.charge, cost.intervals))
         if cost.intervals >= APART:

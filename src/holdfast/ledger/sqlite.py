@@ -46,11 +46,14 @@ if sys.platform != "win32":
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two checks of a busy file
 _STILL = 1.0  # seconds without a change after which no checkpoint (log moved into the file) can be under way
+_TICK = 10**8  # nanoseconds, more than the tick of any clock that dates files to less than a second
 _OLD = 3_600.0  # seconds; building a ledger never takes this long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
 BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"""
+
+FileState = tuple[int, int, int, int]  # inode, times and size: changes whenever the file, or the list of a folder, does
 
 _ledgers, _entries, _index = TABLES
 SQL = Statements(
@@ -80,14 +83,15 @@ class SqliteStore(Database):
         super().__init__(str(path), dataset, SQL, os.path.realpath(path))
         self._resources.append(self._lock_file)
         self._queues_since = inf  # when the committer's thread began to wait for the lock file; inf if it does not wait
-        self._name = str(self._path)
+        self._name, self._log_name, self._folder = str(self._path), f"{self._path}-wal", str(self._path.parent)
         self._own_file = own_file
         self._inspected = False
         self._inode: int | None = None
-        self._state: tuple[int, int, int] | None = None  # of the file, when it was last checked
+        self._state: FileState | None = None  # of the file, when it was last checked
         self._seq = -1  # the newest entry in the file then
-        self._older: tuple[int, int, int] | None = None  # the state in which the file was found to be an older copy
+        self._older: FileState | None = None  # the state in which the file was found to be an older copy
         self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
+        self._folder_state: FileState | None = None  # in which that log was known to be there
         self._log_lost = False
         self._last_thread: int | None = None  # the thread that wrote last
 
@@ -96,7 +100,8 @@ class SqliteStore(Database):
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write directly if this thread is the only writer; otherwise use the committer: a batch is faster."""
         self._check_process()
-        thread, last, self._last_thread = threading.get_ident(), self._last_thread, threading.get_ident()
+        thread, last = threading.get_ident(), self._last_thread
+        self._last_thread = thread
         alone = thread == last and self._writer is None and not self._committer
         if not (alone and self._write_directly(decide)):
             super().write(decide)
@@ -170,7 +175,7 @@ class SqliteStore(Database):
         connection = self._connect(self._path)
         if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             connection.execute("PRAGMA busy_timeout=0")  # only BEGIN can find the file busy: `execute_begin` waits
-            self._log_inode = _inode(f"{self._name}-wal")
+            self._log_inode, self._folder_state = _inode(self._log_name), None
         return connection
 
     def commit(self, connection: Any) -> None:
@@ -270,12 +275,12 @@ class SqliteStore(Database):
                 self._state, self._seq = state, max(seq, self._seq)
         self._refuse_lost_log()  # only if known to be lost: `commit` checks whether it was lost just now
 
-    def _state_of_file(self) -> tuple[int, int, int]:
-        """Return times and size, which change whenever the file does."""
-        found = _stat(self._name)
-        if found is None or found.st_ino != self._inode:
+    def _state_of_file(self) -> FileState:
+        """Return the state of the file, which must be the one that was opened."""
+        found = _state(self._name)
+        if found is None or found[0] != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it again")
-        return found.st_mtime_ns, found.st_ctime_ns, found.st_size
+        return found
 
     def _stays_before(self, known: int) -> bool:
         """Whether the file still ends before this entry once nobody is moving the log into it any more.
@@ -316,8 +321,23 @@ class SqliteStore(Database):
         self._refuse_lost_log()
 
     def _log_is_gone(self) -> bool:
-        there = self._log_inode is not None and self._writes.connection is not None
-        return there and _inode(f"{self._name}-wal") != self._log_inode
+        """Whether the log that the writing connection has open was removed or replaced.
+
+        While its folder is unchanged it was not, and it is better not looked at: Linux (since 6.13) dates the next
+        change of a file more finely once somebody has read its dates, and the commit after each look would have to
+        write that date, too, which makes it a third slower.
+        """
+        if self._log_inode is None or self._writes.connection is None:
+            return False
+        folder = _state(self._folder)
+        if folder is not None and folder == self._folder_state:
+            return False
+        if _inode(self._log_name) != self._log_inode:
+            return True
+        # Dates may be as coarse as a clock tick, or a second: another change just now could have the same date.
+        if folder is not None and folder[1] % 10**9 and time.time_ns() - folder[1] > _TICK:
+            self._folder_state = folder
+        return False
 
     def _refuse_lost_log(self) -> None:
         if self._log_lost:
@@ -432,15 +452,16 @@ def _code(error: Exception) -> int:
 
 
 def _inode(path: str) -> int | None:
-    found = _stat(path)
-    return None if found is None else found.st_ino
+    found = _state(path)
+    return None if found is None else found[0]
 
 
-def _stat(path: str) -> os.stat_result | None:
+def _state(path: str) -> FileState | None:
     try:
-        return os.stat(path)
+        found = os.stat(path)
     except OSError:  # gone, or out of reach
         return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def _sync(path: Path) -> None:

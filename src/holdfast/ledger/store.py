@@ -5,10 +5,11 @@ in one transaction: a row, once written, is there for good, and reading in piece
 ledger's secret, which no entry contains.
 """
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable
 from holdfast.ledger import tree
@@ -44,8 +45,7 @@ class Tip(NamedTuple):
 
     def after(self, row: "Row") -> "Tip":
         """Return the tip after appending a row."""
-        peaks = tree.append(self.peaks, row.seq, row.hash)
-        return Tip(row.seq, row.hash, row.charge, row.intervals, peaks, *self.taken)
+        return Tip(row.seq, row.hash, row.charge, row.intervals, tree.append(self[4], row.seq, row.hash), *self[5:])
 
 
 class Row(NamedTuple):
@@ -268,7 +268,6 @@ class Head:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One answer, as committed.
 
@@ -287,3 +286,26 @@ class Entry:
     place: Place
     previous: str
     hash: str
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self.seq, self.previous, self.hash = row.seq, row.previous, row.hash
+
+    if not TYPE_CHECKING:  # or any name would count as an attribute
+
+        def __getattr__(self, name):
+            """Decode the text when one of its fields is first read."""
+            if name not in Entry.__annotations__:
+                raise AttributeError(name)
+            body = json.loads(self._row.body)
+            vars(self).update(body, cost=Cost(**body["cost"]), place=Place(**body["place"]))
+            return vars(self)[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and self._row == other._row
+
+    def __hash__(self) -> int:
+        return hash(self._row)
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.seq}: {self._row.body}>"

@@ -1,4 +1,4 @@
-"""A store watched by witnesses: it must contain every entry that they saw, and new entries are reported to them.
+"""A ledger must contain every entry that its witnesses saw, and new entries are reported to them.
 
 A ledger that ends before an entry that a witness saw has gone back in time: somebody put an old copy in its place, or
 copied the file without its write-ahead log. A ledger that is long enough, but has a different entry there, is another
@@ -25,117 +25,68 @@ _READ = 2_000  # rows read at a time
 _beginning: dict[str, str] = {}  # by content: the address of the ledger that a thread is beginning
 
 
-class WatchedStore:
-    """A store that compares itself with its witnesses. The first of them must be this process.
+class Watch:
+    """Compares a store with its witnesses. The first of them must be this process.
 
     Parameters
     ----------
     store
         The store to watch.
     address
-        Where it is, in one form however its location is written.
+        Where it is, in one form however its location is written; None if no other store can reach it.
     content
         The identity of the data (`content_of`); None for tests, which have separate budgets.
     """
 
-    def __init__(self, store: Store, address: str, content: str | None) -> None:
-        self.store, self._address, self._content = store, address, content
-        self.address = None if content is None and store.address is None else address
+    def __init__(self, store: Store, address: str | None, content: str | None) -> None:
+        self.address, self._where = address, address or store.location
+        self._store, self._content = store, content
         self._witnesses: list[Witness] = []
-        self._confirmed: list[str] = []
+        self.confirmed: list[str] = []  # the witnesses, other than this process, that have seen the newest entry
         self._told: Tip | None = None  # the tip last reported to the witnesses
         self._forked: HoldfastError | None = None  # once somebody has continued from a copy: every later call raises it
 
-    @property
-    def location(self) -> str:
-        """Where the ledger is, without passwords."""
-        return self.store.location
-
-    @property
-    def dataset(self) -> str:
-        """Whose rows these are."""
-        return self.store.dataset
-
-    @property
-    def patience(self) -> float:
-        """Seconds to wait, at most, for other writers."""
-        return self.store.patience
-
-    @patience.setter
-    def patience(self, seconds: float) -> None:
-        self.store.patience = seconds
-
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks an entry that one of these witnesses saw; report new entries to them."""
-        self._confirmed += self.compare(*witnesses)  # before anything is reported to them
+        self.confirmed += self.compare(*witnesses)  # before anything is reported to them
         self._witnesses.extend(witnesses)
-        self._tell(self.store.tip())
-
-    def confirmed_by(self) -> list[str]:
-        """Return which witnesses, other than this process, have seen the newest entry."""
-        return self._confirmed
+        self._tell(self._store.tip())
 
     def compare(self, *witnesses: Witness) -> list[str]:
         """Refuse the ledger if it lacks an entry that one of these saw; return which of them saw its newest entry."""
         confirmed = []
         for witness in witnesses:
-            seen, tip = witness.newest(), self.store.tip()  # in this order, since others may be writing
+            seen, tip = witness.newest(), self._store.tip()  # in this order, since others may be writing
             if seen is not None:
-                self._require(witness, seen, tip, self.store)
+                self._require(witness, seen, tip, self._store)
                 if tip is not None and seen.tip.hash == tip.hash:
                     confirmed.append(witness.name)
-        owner = None if self._content is None else self.store.owner(self._content)
-        if owner not in (None, self.dataset):
-            raise second_ledger(self.location, str(owner))
+        owner = None if self._content is None else self._store.owner(self._content)
+        if owner not in (None, self._store.dataset):
+            raise second_ledger(self._store.location, str(owner))
         return confirmed
-
-    # -- what a store does ------------------------------------------------------------------------------------------
 
     def tip(self) -> Tip | None:
         """Return the tip; raise if it is older than what this process saw."""
         if self._forked is not None:
             raise duplicate(self._forked)
         seen = self._newest()  # before the tip, which another thread may move
-        tip = self.store.tip()
-        self._notice(seen, tip, self.store)
+        tip = self._store.tip()
+        self._notice(seen, tip, self._store)
         return tip
 
-    def find(self, key_digest: str) -> Row | None:
-        """Return the row with this key."""
-        return self.store.find(key_digest)
-
-    def read(self, start: int, limit: int) -> list[Row]:
-        """Return up to `limit` rows from `start` on."""
-        return self.store.read(start, limit)
-
-    def hash_at(self, seq: int) -> str | None:
-        """Return the hash of a row."""
-        return self.store.hash_at(seq)
-
-    def secret(self) -> bytes | None:
-        """Return the secret."""
-        return self.store.secret()
-
-    def content(self) -> str | None:
-        """Return the content."""
-        return self.store.content()
-
-    def owner(self, content: str) -> str | None:
-        """Return the dataset that has a ledger for this content here; None if there is none."""
-        return self.store.owner(content)
-
-    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
+    def begin(self, genesis: Row, secret: bytes) -> bool:
         """Begin the ledger, unless a witness knows of another one by now."""
-        mine = content or self._content
-        if mine is not None and _beginning.setdefault(mine, self._address) != self._address:  # first, then compare
+        mine, address = self._content, self._where
+        if mine is not None and _beginning.setdefault(mine, address) != address:  # first, then compare
             raise self._elsewhere(f"another thread begins one at {_beginning.get(mine)}", None)
         try:
             with ExitStack() as held:  # no other process can begin one between the comparison and the report
                 for witness in self._witnesses:
                     held.enter_context(witness.alone())
                 self.compare(*self._witnesses)
-                began = self.store.begin(genesis, secret, mine)
-                self._tell(self.store.tip())
+                began = self._store.begin(genesis, secret, mine)
+                self._tell(self._store.tip())
         finally:
             _beginning.pop(mine or "", None)
         return began
@@ -152,22 +103,14 @@ class WatchedStore:
             decide(transaction)
             written = transaction
 
-        self.store.write(watched)
+        self._store.write(watched)
         if written is not None:
             self._tell(written.tip(), written.start())  # also covers the other writes of the same transaction
 
-    def probe(self) -> None:
-        """Raise if nothing could be written now."""
-        self.tip()
-        self.store.probe()
-
     def close(self) -> None:
-        """Close the store and the witnesses."""
-        self.store.close()
+        """Close the witnesses."""
         for witness in self._witnesses:
             witness.close()
-
-    # -- comparing --------------------------------------------------------------------------------------------------
 
     def _newest(self) -> Seen | None:
         return self._witnesses[0].newest() if self._witnesses else None
@@ -178,7 +121,7 @@ class WatchedStore:
             process = self._witnesses[0]
             self._require(process, seen, tip, within)
             if tip is not None:
-                process.remember(self._seen(tip))
+                process.remember(Seen(self._where, tip))
 
     def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
         """Report the tip to the witnesses; what others have reported to them meanwhile must be in the ledger, too.
@@ -187,7 +130,7 @@ class WatchedStore:
         """
         if tip is None or tip is self._told:  # a thread of the same transaction has reported it
             return
-        seen = self._seen(tip)
+        seen = Seen(self._where, tip)
         for witness in self._witnesses:
             other = witness.others()
             if other is not None and (start is None or other.tip.hash != start.hash):
@@ -196,9 +139,9 @@ class WatchedStore:
         self._told = tip
 
     def _require_other(self, witness: Witness, other: Seen) -> None:
-        if self.store.hash_at(other.tip.seq) != other.tip.hash:
+        if self._store.hash_at(other.tip.seq) != other.tip.hash:
             try:
-                self._require(witness, other, self.store.tip(), self.store)
+                self._require(witness, other, self._store.tip(), self._store)
             except HoldfastError as error:
                 self._forked = error
                 raise
@@ -207,15 +150,12 @@ class WatchedStore:
         """Refuse a ledger that ends with `tip` unless it contains what was seen, or a restore has accounted for it."""
         if contains(within, tip, seen.tip):
             return
-        if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
+        if tip is None or not any(covers(lost, seen.tip) for lost in restores(self._store)):
             raise self._refusal(witness.name, seen, tip)
-        witness.accept(self._seen(tip))
-
-    def _seen(self, tip: Tip) -> Seen:
-        return Seen(self._address, Tip(*tip[:4], "", *tip.taken))  # without peaks, which follow from the entries
+        witness.accept(Seen(self._where, tip))
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
-        here, there, count = self.location, seen.address, seen.tip.seq
+        here, there, count = self._store.location, seen.address, seen.tip.seq
         known = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there.startswith(SPLIT):
             return InvalidArgument(
@@ -223,7 +163,7 @@ class WatchedStore:
                 " show rows that are held out for checks.",
                 name="data",
             )
-        if there != self._address:
+        if there != self._where:
             return self._elsewhere(f"{known} at {there}", tip, ledger=there)
         advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."
         if tip is None:
@@ -240,8 +180,8 @@ class WatchedStore:
     def _elsewhere(self, fact: str, tip: Tip | None, **fields: object) -> HoldfastError:
         copy = "" if tip is None else " (it is an old copy, or one without its -wal file)"
         return InvalidArgument(
-            f"These rows have a ledger already: {fact}, and {self.location} does not have it{copy}. Use that one: name"
-            " it as the ledger, or move it here. A second one would spend the same budget twice.",
+            f"These rows have a ledger already: {fact}, and {self._store.location} does not have it{copy}. Use that"
+            " one: name it as the ledger, or move it here. A second one would spend the same budget twice.",
             name="ledger",
             **fields,
         )

@@ -43,7 +43,10 @@ def content_of(fingerprint: str) -> str:
 
 
 class Seen(NamedTuple):
-    """The newest state of a ledger that a witness saw, without peaks, and the ledger's address at that time."""
+    """The newest state of a ledger that a witness saw, and the ledger's address at that time.
+
+    Witnesses need not store the peaks, which follow from the entries.
+    """
 
     address: str
     tip: Tip
@@ -253,7 +256,8 @@ def _slots(text: bytes) -> Iterator[bytes]:
 
 def _record(content: str, seen: Seen) -> bytes | None:
     """Return the bytes of a slot: a checksum, the content, the tip, the address; None if they do not fit."""
-    body = f"{content} {' '.join(map(str, seen.tip))} {seen.address}".encode("utf-8", "surrogateescape")
+    tip = seen.tip._replace(peaks="")  # of a long ledger they would not fit
+    body = f"{content} {' '.join(map(str, tip))} {seen.address}".encode("utf-8", "surrogateescape")
     text = _checksum(body) + b" " + body + b"\n"
     return text.ljust(_SLOT) if len(text) <= _SLOT else None
 

@@ -254,7 +254,8 @@ class DatabaseWitness:
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         mine = ledgers_seen.c.content == self._content
-        values = {"address": seen.address, "seq": seen.tip.seq, "tip": json.dumps(seen.tip._asdict())}
+        tip = json.dumps(seen.tip._replace(peaks="")._asdict())
+        values = {"address": seen.address, "seq": seen.tip.seq, "tip": tip}
         older = mine if always else mine & (ledgers_seen.c.seq <= seen.tip.seq)
         with write_transaction(self._engine) as connection:
             known = connection.execute(sa.select(ledgers_seen.c.address, ledgers_seen.c.tip).where(mine)).first()
@@ -264,4 +265,4 @@ class DatabaseWitness:
                 connection.execute(sa.update(ledgers_seen).where(older).values(**values))
         if known is not None and known.tip != self._put_last and not always:
             self._other = Seen(known.address, Tip(**json.loads(known.tip)))
-        self._put_last = str(values["tip"])
+        self._put_last = tip

@@ -33,6 +33,20 @@ def test_the_chain_can_be_recomputed_from_its_description():
     assert json.loads(ledger.receipt(0).body)["terms"] == terms()
 
 
+def test_an_entry_says_what_its_text_says_and_equals_itself_read_back():
+    ledger = begun(None, **NAMES)
+    first, other = commit(ledger, "a"), commit(ledger, "b")
+    text = json.loads(ledger.receipt(1).body)
+    for name in ("seq", "time", "analyst", "key", "question", "answer", "rows_read"):
+        assert getattr(first, name) == text[name]
+    assert first.cost == Cost(**text["cost"])
+    assert (first.place.number, first.place.charge) == (text["place"]["number"], text["place"]["charge"])
+    assert first == ledger.find("a") == next(ledger.entries()) == pickle.loads(pickle.dumps(first)) != other
+    assert len({first, ledger.find("a"), other}) == 2
+    with pytest.raises(AttributeError):
+        first.price  # noqa: B018
+
+
 def test_canonical_text_does_not_depend_on_order_or_tuples():
     assert chain.canonical({"b": (1, 2), "a": None}) == chain.canonical({"a": None, "b": [1, 2]})
 

@@ -81,7 +81,7 @@ class Asking(threading.Thread):
 
 def test_who_waits_when_it_is_closed_is_told_soon_and_leaves_no_lock(ledger: Ledger, path: Path, holder: int) -> None:
     waiting = [Asking(ledger) for _ in range(3)]
-    wait_until(lambda: len(ledger._store.store._committer) == 3)
+    wait_until(lambda: len(ledger._store._committer) == 3)
     ledger.close()
     for each in waiting:
         each.join(10)  # not as long as one waits for another process
@@ -98,7 +98,7 @@ def test_who_gave_up_is_not_written_later(
         commit(ledger)
     monkeypatch.undo()
     waiting = Asking(ledger)
-    wait_until(lambda: len(ledger._store.store._committer) == 2)
+    wait_until(lambda: len(ledger._store._committer) == 2)
     fcntl.flock(holder, fcntl.LOCK_UN)
     waiting.join(10)
     assert waiting.got.seq == 2
@@ -126,7 +126,7 @@ def test_a_write_goes_on_when_the_file_is_closed_by_a_fork_at_that_moment(
 
     def closed_just_before(file: object, what: int) -> None:
         if what == fcntl.LOCK_EX:
-            ledger._store.store._lock_file.close()
+            ledger._store._lock_file.close()
         flock(file, what)  # type: ignore[arg-type]
 
     monkeypatch.setattr("holdfast.ledger.concurrency.fcntl.flock", closed_just_before)
@@ -138,7 +138,7 @@ def test_a_write_goes_on_when_the_file_is_closed_by_a_fork_at_that_moment(
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_has_no_file_that_a_thread_of_its_parent_waits_with(ledger: Ledger, path: Path, holder: int) -> None:
     waiting = Asking(ledger)
-    wait_until(lambda: len(ledger._store.store._committer) == 1)
+    wait_until(lambda: len(ledger._store._committer) == 1)
     time.sleep(0.05)  # it waits for the lock
     child = os.fork()
     if child == 0:

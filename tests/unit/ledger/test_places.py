@@ -216,12 +216,12 @@ def test_a_child_that_goes_on_where_its_parent_was_taking_a_place_has_none(
         held.put(STOCK, parent)
         cut = Stock.cut
 
-        def forks(stock: Stock, cost: Cost) -> tuple[Place, Stock] | None:
+        def forks(stock: Stock, cost: Cost, process: int) -> tuple[Place, Stock] | None:
             monkeypatch.setattr(Stock, "cut", cut)  # noqa: B023
             fork()
             if uses_it:  # noqa: B023
                 assert held.take(cost, FAR) is None  # noqa: B023
-            return cut(stock, cost)  # noqa: B023
+            return cut(stock, cost, process)  # noqa: B023
 
         monkeypatch.setattr(Stock, "cut", forks)
         place = held.take(ONE, FAR)

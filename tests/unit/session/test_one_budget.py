@@ -22,7 +22,7 @@ from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
 from holdfast.ledger.store import Tip
-from holdfast.ledger.watched import WatchedStore
+from holdfast.ledger.watched import Watch
 from holdfast.ledger.witness import _SLOT, ProcessWitness
 
 
@@ -304,7 +304,7 @@ def test_a_log_that_is_moved_slowly_is_waited_for_as_long_as_the_file_changes(
     monkeypatch.setattr(sqlite, "_STILL", 0.1)
     with hf.Session(path) as session:
         session.mean("x > 0.1")
-        store = session.ledger._store.store
+        store = session.ledger._store
         look, end = SqliteStore._seq_in_file, time.monotonic() + 0.5
 
         def moved_slowly(self: SqliteStore) -> int | None:
@@ -491,12 +491,12 @@ def forked(tmp_path: Path, first: int, second: int) -> None:
     stores = [MemoryStore("d") for _ in range(2)]
     ledgers = []
     for store in stores:
-        watched = WatchedStore(store, "here", "c")
-        watched.watch(OneOfTwoProcesses("c"), FileWitness(file, "c"))
+        watch = Watch(store, "here", "c")
+        watch.watch(OneOfTwoProcesses("c"), FileWitness(file, "c"))
         if store is stores[0]:
-            Ledger(watched, fingerprint="f").begin(terms)
+            Ledger(store, fingerprint="f", watch=watch).begin(terms)
             stores[1]._rows, stores[1]._secret = list(store._rows), store._secret  # a copy, made by hand
-        ledgers.append(Ledger(watched, fingerprint="f"))
+        ledgers.append(Ledger(store, fingerprint="f", watch=watch))
     for ledger, entries, name in ((ledgers[0], first, "a"), (ledgers[1], second, "b")):
         for number in range(entries):
             question, cost = {"text": f"{name}{number}"}, Cost(1, 1)
