@@ -35,9 +35,9 @@ def test_all_groups_at_once_are_as_each_alone() -> None:
         zeros, ones = rng.integers(0, max(2, ell // outcomes), (2, (outcomes - 1) // 2)) * (rng.random(2) < 2)[:, None]
         means, shares = groups.group_means(zeros, ones, ell, outcomes=outcomes, mass=mass, level=1e-3)
         for place, (zero, one) in enumerate(zip(zeros.tolist(), ones.tolist(), strict=True)):
-            alone, least = group_mean(one, zero + one, ell, mass=mass, level=1e-3, outcomes=outcomes)
+            alone, share = group_mean(one, zero + one, ell, mass=mass, level=1e-3, outcomes=outcomes)
             assert means[place] == pytest.approx(alone, abs=1e-9)
-            assert shares[place, 0] == pytest.approx(least, abs=1e-9)
+            assert shares[place] == pytest.approx(share, abs=1e-9)
 
 
 @pytest.mark.parametrize("outcomes", [3, 5, 9])
@@ -102,10 +102,10 @@ def test_group_means_and_shares_within_a_group_miss_no_more_often_than_they_say(
 
 def test_two_categories_are_the_zeros_and_ones_of_a_group() -> None:
     for counts, ell in (((30, 70), 500), ((5, 0), 80), ((400, 3), 5_000)):
-        shares, (least, _) = groups.shares_within(counts, ell, mass=0.004, level=1e-3)
+        shares, group = groups.shares_within(counts, ell, mass=0.004, level=1e-3)
         alone, share = group_mean(counts[1], sum(counts), ell, mass=0.004, level=1e-3)
         assert shares[1] == pytest.approx(alone, abs=1e-9)
-        assert least == pytest.approx(share, abs=1e-9)
+        assert group == pytest.approx(share, abs=1e-9)
 
 
 @pytest.mark.parametrize("m", [2, 3, 6])

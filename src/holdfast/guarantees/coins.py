@@ -15,11 +15,12 @@ import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
-from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
-from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, clip
+from holdfast.guarantees.mathematics.concentration import FEW, clopper_pearson_width, clopper_pearsons
+from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
+FEW_GROUPS = 16  # up to this many groups, one by one is faster than arrays
 ALONE = 0.25  # part of the level of two groups' intervals for each group alone; the rest is for their difference
 
 
@@ -89,7 +90,9 @@ class CoinGuarantee(Guarantee):
         return self.widen(mean)
 
     def shares(self, release: Release, count: int) -> list[Interval]:
-        """The same, for all outcomes at once."""
+        """The same; if there are many, for all outcomes at once."""
+        if count <= FEW:
+            return super().shares(release, count)
         tally, mass = self.tally(release), self.terms.mass
         counts = [tally.count(part) for part in range(count)]
         ends = np.array(clopper_pearsons(counts, tally.draws, self.level))
@@ -124,13 +127,7 @@ class CoinGuarantee(Guarantee):
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""
-        tally, mass = self.tally(release), self.terms.mass
-        zeros, ones = tally.members(part)
-        outcomes, draws = len(tally.counts), tally.draws
-        mean, share = posterior_means.group_mean(
-            ones, zeros + ones, draws, mass=mass, level=self.level, outcomes=outcomes
-        )
-        return self.widen_group(mean, share) if share > 0 else EVERYTHING
+        return self._group(*self._of_group(self.tally(release), part))
 
     def member(self, release: Release, part: int) -> Interval:
         """The share of two outcomes together, widened."""
@@ -141,8 +138,11 @@ class CoinGuarantee(Guarantee):
         return self.groups_of_all([(release, count)])
 
     def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
-        """All groups of all releases at once, in arrays."""
+        """All groups of all releases; if they are many, at once, in arrays."""
         tallies, mass = [(self.tally(release), count) for release, count in releases], self.terms.mass
+        if sum(count for _, count in tallies) <= FEW_GROUPS:
+            known = [self._of_group(tally, part) for tally, count in tallies for part in range(count)]
+            return [(self._group(mean, share), self.widen(share)) for mean, share in known]
         zeros, ones, outcomes = zip(
             *((*tally.members(group), len(tally.counts)) for tally, count in tallies for group in range(count)),
             strict=True,
@@ -153,6 +153,13 @@ class CoinGuarantee(Guarantee):
         for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):
             found.append((self._group((low, high), (least, most)), self.widen((least, most))))
         return found
+
+    def _of_group(self, tally: Tally, part: int) -> tuple[Interval, Interval]:
+        """Return the intervals for the posterior mean and the posterior share of a group."""
+        (zeros, ones), outcomes, mass = tally.members(part), len(tally.counts), self.terms.mass
+        return posterior_means.group_mean(
+            ones, zeros + ones, tally.draws, mass=mass, level=self.level, outcomes=outcomes
+        )
 
     def _group(self, mean: Interval, share: Interval) -> Interval:
         return self.widen_group(mean, share[0]) if share[0] > 0 else EVERYTHING

@@ -96,12 +96,12 @@ class ExchangeTerms(CoinTerms):
 
 @lru_cache(maxsize=4096)
 def _smallest_j(terms: ExchangeTerms, charge: int) -> float:
-    om2, nats = np.array(terms.om2), np.array(terms.L)
-    s = exchange.good_s(terms.rows, charge, om2, nats)
-    found = exchange.ibar(
-        *(terms.rows, charge, terms.mass, om2, terms.kap, s, nats, terms.L2), rho=terms.rho, identical=terms.identical
-    )
-    return exchange.j(terms.rows, float(found.min()))
+    n, a, kap, rho, identical = terms.rows, terms.mass, terms.kap, terms.rho, terms.identical
+    found = [
+        exchange.ibar_of_one(n, charge, a, om2, kap, L, terms.L2, rho=rho, identical=identical)
+        for om2, L in zip(terms.om2, terms.L, strict=True)
+    ]
+    return exchange.j(n, min(found))
 
 
 class Exchange(CoinGuarantee):
@@ -114,7 +114,8 @@ class Exchange(CoinGuarantee):
     independent = True
 
     def __init__(self, terms: ExchangeTerms, charge: int = 0, first: int = 1, last: int = 1) -> None:
-        super().__init__(terms, min(terms.level_at(first), terms.level_at(last)))
+        level = terms.level_at(last)
+        super().__init__(terms, level if first == last else min(level, terms.level_at(first)))
         self._charge, self._last = charge, last
 
     @classmethod

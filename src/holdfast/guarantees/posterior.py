@@ -160,7 +160,7 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
     >>> group_interval(0, 0, 100, mass=0.01, chi=0.001, level=0.01)
     (0.0, 1.0)
     """
-    mean, share = group_mean(ones, included, ell, mass=mass, level=level)
+    mean, (share, _) = group_mean(ones, included, ell, mass=mass, level=level)
     return widen_group(mean, share, chi=chi)
 
 

@@ -303,11 +303,9 @@ def categories_of(categories: Any, type_: Type, name: str = "categories") -> tup
 def _distinct(name: str, listed: list[Any]) -> tuple[Any, ...]:
     if len(listed) > MOST_CATEGORIES:
         raise InvalidArgument(f"{name} must be at most {MOST_CATEGORIES}; got {len(listed)}.", name=name)
-    seen: set[Any] = set()
-    for value in listed:
-        if value in seen:
-            raise InvalidArgument(f"{name} must be distinct; got {value!r} twice.", name=name)
-        seen.add(value)
+    if len(set(listed)) < len(listed):
+        twice = next(value for place, value in enumerate(listed) if value in listed[:place])
+        raise InvalidArgument(f"{name} must be distinct; got {twice!r} twice.", name=name)
     return tuple(listed)
 
 

@@ -5,9 +5,9 @@ Quadratic forms of a row's values are behind moments, slices of a number behind 
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, Self
 
@@ -26,6 +26,14 @@ _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
 encode_facts = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
+@cache
+def _cached(kind: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Return the cached properties of a measure that every question needs, each after those that it uses."""
+    names = ("statistic", "bounds", "text", "identity", "functions", "columns", "work")
+    found = ((name, getattr(kind, name)) for name in names)
+    return tuple((name, one.func) for name, one in found if isinstance(one, cached_property))
+
+
 class Measure(Composed):
     """A value per row and, with `where`, the group of rows that count."""
 
@@ -34,10 +42,9 @@ class Measure(Composed):
 
     def complete(self) -> Self:
         """Compute all cached properties now, so that they are ready when the same text is asked again."""
-        for name in ("statistic", "bounds", "text", "identity", "functions", "columns", "work"):
-            found = getattr(type(self), name)
-            if isinstance(found, cached_property):  # its lock would cost more than the computation
-                self.__dict__[name] = found.func(self)
+        own = self.__dict__
+        for name, compute in _cached(type(self)):  # their lock would cost more than the computation
+            own[name] = compute(self)
         return self
 
     @abstractmethod

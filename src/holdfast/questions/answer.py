@@ -56,23 +56,24 @@ class Estimate:
         (more rarely than an interval misses), are swapped.
         """
         low, high = bounds
-        interval = min(interval), max(interval)
-        if bounds == (0.0, 1.0):
-            first, last = interval
-        else:
+        first, last = interval
+        if first > last:
+            first, last = last, first
+        wide = last - first > SAYS_NOTHING
+        if bounds != (0.0, 1.0):
             # Four roundings, each by at most ROUNDING times the size of what is rounded: high - low and its multiple,
             # at most twice the larger bound each, then the sum and the end itself, at most once each. Six in all.
             slack = 6.01 * ROUNDING * max(abs(low), abs(high))
-            first, last = (low + (high - low) * x for x in interval)
+            first, last = low + (high - low) * first, low + (high - low) * last
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
-        if interval[1] - interval[0] > SAYS_NOTHING and not alone:
+        if wide and not alone:
             return cls(nan, first, last)
         return cls(min(max(value, first), last), first, last)
 
     def to_json(self) -> dict[str, Any]:
         """Return value, low and high; a missing value is null."""
-        return {"value": None if self.too_few else self.value, "low": self.low, "high": self.high}
+        return {"value": None if isnan(self.value) else self.value, "low": self.low, "high": self.high}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Estimate":

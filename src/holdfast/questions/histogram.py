@@ -120,7 +120,7 @@ def histogram(
 
     def run(drawing: Drawing) -> Result:
         pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
-        return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
+        return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}
 
     counted = built.histogram if isinstance(built, HistogramWithin) else built
     return context.said_published(context.question(HISTOGRAM.name, built, draws, run), counted.value.columns)

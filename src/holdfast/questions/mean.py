@@ -8,6 +8,8 @@ among its draws, so there are enough passes that three quarters of the draws sta
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import nan
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
 import polars as pl
@@ -116,11 +118,13 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
     def read(cls, result: Mapping[str, Any], record: Record) -> "GroupsAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
         lines, (low, high) = result["groups"], result["bounds"]
-        estimates = [Estimate.from_json(one) for one in lines]
         return cls(
             tuple(result["by"]),
             tuple(tuple(one["group"]) for one in lines),
-            tuple(Answer(one.value, one.low, one.high, record, (low, high)) for one in estimates),
+            tuple(
+                Answer(nan if (value := one["value"]) is None else value, one["low"], one["high"], record, (low, high))
+                for one in lines
+            ),
             tuple((one["share_low"], one["share_high"]) for one in lines),
             record,
             (low, high),
@@ -183,8 +187,8 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         known = drawing.guarantee.groups_of_all(releases)
         values = [value for release, _ in releases for value in release.values]
         for group, value, (interval, (low, high)) in zip(grouped.groups, values, known, strict=True):
-            one = Estimate.within(grouped.bounds, value, interval).to_json()
-            lines.append({"group": list(group)} | one | {"share_low": low, "share_high": high})
+            one = Estimate.within(grouped.bounds, value, interval)
+            lines.append({"group": list(group), **one.to_json(), "share_low": low, "share_high": high})
         return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
@@ -198,7 +202,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         run=run,
         work=len(parts) * (RELEASE_WORK + draws * grouped.work),
         cheaper=saved if count > 1 else None,
-        widths=context.group_widths(parts[0], draws),
+        widths=partial(context.group_widths, parts[0], draws),
     )
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
 
@@ -294,7 +298,7 @@ def mean(
 
     def run(drawing: Drawing) -> Result:
         (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
-        return estimate.to_json() | {"bounds": list(built.bounds)}
+        return {**estimate.to_json(), "bounds": list(built.bounds)}
 
     def hint() -> str | None:
         sliceable = built is plain and isinstance(plain, Mean) and context.guarantee.covers_slices
@@ -304,7 +308,7 @@ def mean(
         cuts = ", ".join(f"{low + (high - low) * part:.3g}" for part in EXAMPLE_CUTS)
         return f"narrower for as much, where most values lie in a part of the range: give slices, such as {cuts}"
 
-    return context.question(MEAN.name, built, draws, run, context.margin(built, draws), requested=margin, hint=hint)
+    return context.question(MEAN.name, built, draws, run, scale=1.0, requested=margin, hint=hint)
 
 
 def _leave_out(beside: str, **options: object) -> None:

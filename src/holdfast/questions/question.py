@@ -7,7 +7,7 @@ equal when two people ask the same thing. Running it touches rows only through a
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,6 +95,10 @@ class Drawing:
         return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
 
 
+def no_margin(_: Answered) -> None:
+    """Return None: the margin of an answer is not known beforehand."""
+
+
 def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
     """Return the mechanism of the guarantee's terms."""
     name: str = guarantee.terms.mechanism
@@ -114,7 +118,7 @@ class Question:
     cost: Cost
     rows_read: int
     run: Callable[[Drawing], Result]
-    margin: "Callable[[Answered], float | None]" = lambda _: None  # computed only for a price: see `Context.margin`
+    margin: Callable[[Answered], float | None] = no_margin  # computed only for a price: see `Context.margin`
     excess_bound: float | None = None  # of a fit
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # the terms it was prepared under, if it was not asked at once
@@ -207,7 +211,7 @@ class Context:
         spent = self.so_far()
         return self.guarantee.standing(spent.charge + cost.charge, spent.intervals, cost.intervals)
 
-    @property
+    @cached_property
     def reads_fewer(self) -> bool:
         """Whether an ordinary answer reads fewer rows by now than the first one did."""
         return self.rows_per_query < self.guarantee.rows_at(0)
@@ -229,8 +233,8 @@ class Context:
         query: Query,
         draws: int,
         run: Callable[[Drawing], Result],
-        margin: Callable[[Cost], float | None] = lambda _: None,
         *,
+        scale: float | None = None,
         requested: float | None = None,
         text: str | None = None,
         hint: Callable[[], str | None] = lambda: None,
@@ -241,8 +245,8 @@ class Context:
         ----------
         kind, query, draws, run
             What is asked, from how many draws, and how it is answered.
-        margin
-            Gives the margin that the answer will have.
+        scale
+            How many units of the answer are one unit of the query; None if its margin is not known beforehand.
         requested
             The margin the caller asked for. Asking for the same margin again finds the earlier answer, even if it would
             take more draws now.
@@ -251,52 +255,40 @@ class Context:
         hint
             What else a price says.
         """
-        cost, rows_read = self.price(query, draws)
-
-        def named(reads: int | str | None) -> str | None:
-            own = identity_of(query, reads, self.mechanism)
-            return own if text is None or own is None else encode({"kind": kind, "of": own, "text": text})
-
+        cost, rows_read = _price(self.guarantee, query.statistic, draws)
         unusual = requested is None and draws != self.rows_per_query
+        reads = draws if unusual else None if requested is None else f"margin {requested!r}"
+        identity = identity_of(query, reads, self.mechanism)
+        usual = identity_of(query, None, self.mechanism) if unusual and self.reads_fewer else None
+        if text is not None:
+            identity, usual = (each and encode({"kind": kind, "of": each, "text": text}) for each in (identity, usual))
         return Question(
             kind,
             text or query.text,
-            named(draws if unusual else None if requested is None else f"margin {requested!r}"),
+            identity,
             cost,
             rows_read,
             run,
-            margin,
-            usual=named(None) if unusual and self.reads_fewer else None,
+            no_margin if scale is None else partial(self.margin, query, draws, scale),
+            usual=usual,
             work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
             hint=hint,
             whole=query.speaks_of_units,
-            widths=self.group_widths(query, draws),
+            widths=partial(self.group_widths, query, draws),
         )
 
-    def margin(self, query: Query, draws: int, scale: float = 1.0) -> Callable[[Cost], float | None]:
-        """Return a function that gives the margin of the answer, from the cost of the answers given so far.
+    def margin(self, query: Query, draws: int, scale: float, _: Answered) -> float | None:
+        """Return the margin of an answer from this many `draws`, `scale` times that of the query.
 
-        Parameters
-        ----------
-        query, draws
-            What is asked, and from how many draws. A group has no margin here: it depends on the data.
-        scale
-            How many units of the answer are one unit of the query.
+        A group has no margin here: it depends on the data.
         """
         statistic, (low, high) = query.statistic, query.bounds
-
-        def margin(_: Cost) -> float | None:
-            if isinstance(statistic, GroupMean):
-                return None
-            standing = self.standing(_price(self.guarantee, statistic, draws)[0])
-            return (
-                scale
-                * (high - low)
-                * (_margin(standing, draws) if standing is self.guarantee else standing.margin(draws))
-            )
-
-        return margin
+        if isinstance(statistic, GroupMean):
+            return None
+        standing = self.standing(self.price(query, draws)[0])
+        known = _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+        return scale * (high - low) * known
 
     def size(self, population: int | None) -> int:
         """Return the size of a `population`: the number of rows, if it is None."""
@@ -311,25 +303,21 @@ class Context:
         check.whole(population=population)
         return int(population)
 
-    def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
-        """Return a function that says how wide groups will be, in the question's units, if their means are middling.
+    def group_widths(self, query: Query, draws: int) -> Widths:
+        """Return how wide groups will be, in the question's units, if their means are middling.
 
         Parameters
         ----------
         query, draws
             What is asked in one pass, and its draws.
         """
-
-        def widths() -> Widths:
-            (low, high), statistic = query.bounds, query.statistic
-            if not isinstance(statistic, GroupMean):
-                return ()
-            standing = self.standing(self.price(query, draws)[0])
-            shares = SHOWN_SHARES if query.cheaper is None else SHOWN_PRESENT
-            found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
-            return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
-
-        return widths
+        (low, high), statistic = query.bounds, query.statistic
+        if not isinstance(statistic, GroupMean):
+            return ()
+        standing = self.standing(self.price(query, draws)[0])
+        shares = SHOWN_SHARES if query.cheaper is None else SHOWN_PRESENT
+        found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
+        return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""

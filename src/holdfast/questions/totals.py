@@ -51,7 +51,7 @@ def count(
 
     text = f"how many of {context.size(population):,} have {built.value.text}"
     requested: dict[str, Any] = {"requested": margin, "text": text}
-    return context.question(COUNT.name, built, draws, run, context.margin(built, draws, size), **requested)
+    return context.question(COUNT.name, built, draws, run, scale=size, **requested)
 
 
 COUNT = kind_of(count, Answer)
@@ -98,7 +98,7 @@ def total(
         return found.to_json() | {"bounds": list(bounds)}
 
     text = f"total of {built.text.removeprefix('mean of ')} over {context.size(population):,}"
-    return context.question(TOTAL.name, built, draws, run, context.margin(built, draws, size), text=text)
+    return context.question(TOTAL.name, built, draws, run, scale=size, text=text)
 
 
 TOTAL = kind_of(total, Answer)

@@ -56,7 +56,7 @@ def units(
         (estimate,) = drawing.estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return context.question(UNITS.name, built, draws, run, context.margin(built, draws), requested=margin)
+    return context.question(UNITS.name, built, draws, run, scale=1.0, requested=margin)
 
 
 UNITS = kind_of(units, Answer)

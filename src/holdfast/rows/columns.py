@@ -310,8 +310,8 @@ class CodedText:
         the rows are part of a scan, which meets `every` text anyway. A missing value is evaluated like a text, if the
         column can have missing values.
         """
-        codes = self._codes(rows, pool).astype(np.intp)  # numpy's index type: it would convert others, slowly
-        drawn = np.full(self._texts_or_none.len(), every)
+        codes = self.coded(rows, pool).astype(np.intp)  # numpy's index type: it would convert others, slowly
+        drawn = np.full(self.distinct, every)
         if not every:
             drawn[codes] = True
         row_values = self._asked(ask, name, drawn)
@@ -320,15 +320,21 @@ class CodedText:
         values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
         return values
 
-    def counted(
-        self, ask: Asking, name: str, rows: Indices | slice, pool: BufferPool
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the value of every text among these rows, and how many rows have it."""
-        times = np.bincount(self._codes(rows, pool), minlength=self._texts_or_none.len())
-        drawn = times > 0
-        return self._asked(ask, name, drawn), times[drawn]
+    def asked_of(self, ask: Asking, name: str, codes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the value for each of a few codes."""
+        if ask.of_arrays is not None and self._in_array is not None:
+            return ask.of_arrays({name: self._in_array[codes]})
+        drawn = np.zeros(self.distinct, np.bool_)
+        drawn[codes] = True
+        values: NDArray[Any] = self._asked(ask, name, drawn)[np.cumsum(drawn)[codes] - 1]
+        return values
 
-    def _codes(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
+    @cached_property
+    def distinct(self) -> int:
+        """How many codes there are: one for each text and, if values can be missing, one for those."""
+        return self._texts_or_none.len()
+
+    def coded(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
         """Return the codes of rows; missing values, if the column can have them, get their own code, the last."""
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
         if self.valid is None:

@@ -28,6 +28,7 @@ heads is its bias, rounded up at most to the next multiple of 2^-69.
 
 import hmac
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -281,15 +282,25 @@ def tallied(
 ) -> Counts:
     """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows have each value."""
     if times is not None:
-        if values.dtype.kind == "f":
-            values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
-        else:  # counted, not tossed; sums of whole numbers below 2^53 are exact
-            counts = np.bincount(values, weights=times, minlength=outcomes).astype(np.int64)
+        sure = _sure(values, outcomes)
+        if sure is not None:  # counted, not tossed; sums of whole numbers below 2^53 are exact
+            counts = np.bincount(sure, weights=times, minlength=outcomes).astype(np.int64)
             return randomized(counts, mass, rng)
+        values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
     if outcomes != 2 or values.ndim == 2 or values.dtype.kind not in "bf":
         return randomized(tossed(values, outcomes, rng), mass, rng)
     ones = int(np.count_nonzero(values if values.dtype.kind == "b" else coins(values, rng)))
     return _turned(values.size - ones, ones, _replaced(mass, 2) / 2, rng)
+
+
+def _sure(values: Values, outcomes: int) -> Values | None:
+    """Return the outcome of each value, or None if some have to be tossed for: not coins of bias 0 or 1."""
+    if values.dtype.kind != "f":
+        return values
+    if values.ndim == 2 or ((values > 0) & (values < 1)).any():
+        return None
+    ones = values >= 1
+    return ones if outcomes == 2 else np.where(np.isnan(values), 0, 1 + ones)
 
 
 def tallied_parts(
@@ -321,11 +332,21 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
         new = rng.binomial(counts[..., 1], 1.0 - turned) + rng.binomial(counts[..., 0], turned)
         return np.stack([counts.sum(axis=-1) - new, new], axis=-1)
     if counts.ndim == 1 and outcomes <= FEW:
-        kept = np.array([rng.binomial(count, 1.0 - replaced) for count in counts.tolist()], dtype=np.int64)
-    else:
-        kept = rng.binomial(counts, 1.0 - replaced)
+        listed = counts.tolist()
+        few = [rng.binomial(count, 1.0 - replaced) for count in listed]
+        counts = rng.multinomial(sum(listed) - sum(few), _uniform(outcomes))
+        counts += few
+        return counts
+    kept = rng.binomial(counts, 1.0 - replaced)
     anew = (counts - kept).sum(axis=-1)
-    return np.asarray(kept + rng.multinomial(anew, np.full(outcomes, 1.0 / outcomes)), dtype=np.int64)
+    return np.asarray(kept + rng.multinomial(anew, _uniform(outcomes)), dtype=np.int64)
+
+
+@cache
+def _uniform(outcomes: int) -> NDArray[np.float64]:
+    law = np.full(outcomes, 1.0 / outcomes)
+    law.flags.writeable = False  # shared
+    return law
 
 
 def _turned(zeros: int, ones: int, turned: float, rng: Generator) -> Counts:

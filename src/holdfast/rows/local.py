@@ -112,8 +112,10 @@ class LocalRows:
         """Draw, evaluate, toss, randomize; return how often each outcome came up, in each part if there are several."""
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
+        size, total = self.block(query), query.parts * draws
+        if total <= size:  # nearly always
+            return self._tallied(query, drawing.with_replacement(rng, self._count, total), 0, draws, mass, rng)
         outcomes, parts = query.statistic.outcomes, query.parts
-        size, total = self.block(query), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
@@ -129,12 +131,8 @@ class LocalRows:
         outcomes, parts = query.statistic.outcomes, query.parts
         # Evaluate within this call, so that no reference remains: the next block reuses the memory.
         if parts == 1:
-            if isinstance(query, Composed) and self._units is None:
-                texts = self._speaking_texts(query, chosen)
-                if texts is not None:
-                    self._about_to_read(chosen, query.columns)
-                    values, times = texts.counted(_asking(query), query.columns[0], chosen, _pool)
-                    return tallied(values, outcomes, mass, rng, times)
+            if (counted := self._combinations(query, chosen)) is not None:
+                return tallied(counted[0], outcomes, mass, rng, counted[1])
             return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
         part, draw = _numbers(first, _height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
@@ -297,9 +295,6 @@ class LocalRows:
         """Evaluate a query of one part on these rows, which are its draws `first`, `first` + 1, ..."""
         if isinstance(query, Composed):
             self._about_to_read(rows, query.columns)
-            texts = self._speaking_texts(query, rows)
-            if texts is not None:
-                return texts.asked(_asking(query), query.columns[0], rows, _pool)
             return query.combined(self._row_values(query.functions, rows))
         if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, query.columns))
@@ -315,7 +310,7 @@ class LocalRows:
         left: list[int] = []
         for place, function in enumerate(functions):
             columns, direct = function.columns, function.direct
-            if direct is not None and all(name in self._plain for name in columns):
+            if direct is not None and self._on_plain(function):
                 for name in columns:
                     if name not in arrays:
                         values = self._plain[name]
@@ -323,10 +318,9 @@ class LocalRows:
                 many = isinstance(rows, slice) and rows.stop - rows.start >= _MANY and function.type is Type.BOOL
                 found.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
-            texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
+            texts = self._texts_of(function, rows)
             if texts is not None:
-                ask = Asking(partial(_array_of, function), direct)
-                found.append(texts.asked(ask, columns[0], rows, _pool, every=scan))
+                found.append(texts.asked(_asking(function), columns[0], rows, _pool, every=scan))
                 continue
             found.append(self._numbers_of(function, rows))
             if found[-1] is None:
@@ -345,16 +339,74 @@ class LocalRows:
         stored = self._stored[function.columns[0]]
         return None if function.direct is None or not isinstance(stored, Numbers) else stored.floats(rows, _pool)
 
-    def _speaking_texts(self, query: Composed, rows: Indices | slice) -> CodedText | None:
-        """Return the one column that a query reads, if evaluating each of its texts once can replace each row."""
-        texts = None if query.weighs else self._few_texts(query.columns, rows)
-        return texts if texts is not None and all(one.identity is not None for one in query.functions) else None
+    def _combinations(self, query: Query, rows: Indices | slice) -> tuple[Values, NDArray[np.int64]] | None:
+        """Return the outcome of each combination of texts and conditions among these rows, and how many rows have it.
 
-    def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
-        """Return the one column that is read, if it has no more distinct texts than rows, to evaluate each text once.
+        There are few of them, and each is evaluated once. None if the query depends on anything else, on a single
+        condition (which is counted as fast), or if there could be more combinations than rows.
+        """
+        if self._units is not None or query.weighs or not isinstance(query, Composed):
+            return None
+        functions = query.functions
+        texts: dict[str, CodedText] = {}
+        conditions, most = [], 1
+        for place, function in enumerate(functions):
+            if self._on_plain(function):
+                if function.type is not Type.BOOL:
+                    return None
+                conditions.append(place)
+                most *= 2
+            elif (stored := self._texts_of(function, rows)) is None:
+                return None
+            elif function.columns[0] not in texts:
+                texts[function.columns[0]] = stored
+                most *= stored.distinct
+        if most > _height(rows) or not (texts or len(conditions) > 1):
+            return None
+        self._about_to_read(rows, query.columns)
+        # A combination is a number: its digits are the code of a text for every column, and a bit for every condition.
+        digits: dict[str | int, tuple[NDArray[Any], int]] = {}
+        for name, stored in texts.items():
+            codes = stored.coded(rows, _pool)
+            if codes.max() >= stored.distinct:
+                raise IndexError(name)  # the file is damaged
+            digits[name] = codes, stored.distinct
+        bits = self._row_values([functions[place] for place in conditions], rows)
+        for place, each in zip(conditions, bits, strict=True):
+            digits[place] = booleans(each).view(np.uint8), 2
+        narrow = np.min_scalar_type(most)
+        (cells, _), *others = digits.values()
+        for codes, size in others:
+            cells = cells.astype(narrow, copy=False) * narrow.type(size) + codes.astype(narrow, copy=False)
+        times = np.bincount(cells, minlength=most)
+        occurring = rest = times.nonzero()[0]
+        drawn: dict[str | int, NDArray[np.int64]] = {}
+        for key, (_, size) in reversed(digits.items()):
+            rest, drawn[key] = np.divmod(rest, size)
+        row_values: list[RowValues] = []
+        for place, function in enumerate(functions):
+            if place in drawn:
+                row_values.append(drawn[place].astype(np.bool_))
+            else:
+                name = function.columns[0]
+                row_values.append(texts[name].asked_of(_asking(function), name, drawn[name]))
+        return query.combined(row_values), times[occurring]
+
+    def _on_plain(self, function: Function) -> bool:
+        """Whether a function can be evaluated on arrays of stored values, none of which is missing."""
+        return function.direct is not None and self._plain.keys() >= set(function.columns)
+
+    def _texts_of(self, function: Function, rows: Indices | slice) -> CodedText | None:
+        """Return the one column that a function reads, if evaluating each of its texts once can replace each row.
 
         Not for a caller's own function, which must see one row per draw.
         """
+        if function.identity is None or not (function.type is Type.BOOL or function.type.is_number):
+            return None
+        return self._few_texts(function.columns, rows)
+
+    def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
+        """Return the one column that is read, if it has no more distinct texts than there are rows."""
         stored = self._stored[columns[0]] if len(columns) == 1 else None
         few = isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
         return stored if few else None  # type: ignore[return-value]
@@ -494,18 +546,9 @@ def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDA
     return part, draw
 
 
-def _is_number(function: Function) -> bool:
-    return function.type is Type.BOOL or function.type.is_number
-
-
-def _asking(query: Composed) -> Asking:
-    """Return how to evaluate a query: also on arrays, if all its functions give numbers or booleans on them."""
-    directly = all(function.direct is not None and _is_number(function) for function in query.functions)
-    return Asking(query.evaluate, partial(_evaluate_on, query) if directly else None)
-
-
-def _evaluate_on(query: Composed, arrays: Mapping[str, NDArray[Any]]) -> Values:
-    return query.combined([function.direct(arrays) for function in query.functions if function.direct is not None])
+def _asking(function: Function) -> Asking:
+    """Return how to evaluate a function of texts that gives numbers or booleans."""
+    return Asking(partial(_array_of, function), function.direct)
 
 
 def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.errors import HoldfastError, InvalidQuery
 from holdfast.queries.build import build_mean
 from holdfast.queries.evaluate import compiled, normalized, on_columns
-from holdfast.queries.node import Node
+from holdfast.queries.node import Node, SchemaKey
 from holdfast.queries.query import Values
 from holdfast.queries.sql import parse
 from holdfast.queries.sql.parse import from_text, shape_of, tree
@@ -165,3 +165,34 @@ def test_texts_of_one_shape_are_parsed_once():
     assert parse._parsed_shape.cache_info().misses == 1
     assert shape_of("s = 'it''s 5'") is not None
     assert shape_of("x > 5 -- '") is None
+
+
+NUMBERS = [
+    "0", "7", "15.0", "2.50", "0012", "1e3", "1.5e-300", "1e308", "9007199254740993.0", "9223372036854775807",
+    "9223372036854775808", "0.1", "123456789.987654321", "1e999",
+]  # fmt: skip
+COMPARED = ["x > {}", "{} < x", "i = -{}", "x <> -(-{})", "NOT i <= {}", "NOT x <= {} AND (i < {} OR -{} <= j)"]
+
+
+@pytest.mark.parametrize("shape", COMPARED)
+def test_numbers_that_fill_a_known_shape_give_the_tree_of_the_text(shape):
+    assert translated_once(shape.format(*"123"))
+    for place, number in enumerate(NUMBERS):
+        text = shape.format(number, NUMBERS[place - 1], NUMBERS[place - 2])
+        found, expected = tree_of(text), tree_without_shape(text)
+        assert found == expected
+        assert repr(found) == repr(expected)  # 15 and 15.0 are equal, but not the same question
+
+
+OTHER = ["x + 1 > 2", "x IN (1, 2)", "x BETWEEN 1 AND 2", "round(x, 1) > 2", "x > .5", "x > 8140173920. and i < 5"]
+
+
+@pytest.mark.parametrize("text", OTHER)
+def test_other_shapes_are_checked_with_their_numbers(text):
+    assert not translated_once(text)
+    assert tree_of(text) == tree_without_shape(text)
+
+
+def translated_once(text: str) -> bool:
+    shape, numbers = shape_of(text) or ("", {})
+    return parse._parsed_shape(shape, len(numbers), SchemaKey(SCHEMA))[1] is not None

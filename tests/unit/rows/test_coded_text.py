@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.queries.build import build_groups, build_histogram, build_mean
+from holdfast.queries.build import build_difference, build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
 from holdfast.rows import local
 from holdfast.rows.columns import TEXT, PackedText
@@ -74,6 +74,58 @@ def test_texts_beside_numbers_and_missing_ones(build: Any, tmp_path: Path, monke
     np.testing.assert_array_equal(once, every)
     assert once.dtype == every.dtype
     assert len(np.unique(once[~np.isnan(once)])) > 1
+
+
+COMBINED = {
+    "s": ["a", None, "b", "cc"] * 250,
+    "t": [f"text {number % 61}" for number in range(1_000)],
+    "x": list(range(1_000)),
+    "y": [number % 7 for number in range(1_000)],
+}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda schema: build_mean("x > 500", schema, where="y < 3"),
+        lambda schema: build_mean("x > 500", schema, where="s = 'b'"),
+        lambda schema: build_mean("s >= 'b'", schema, where="s is not null"),
+        lambda schema: build_mean("length(s)", schema, within=(0, 2), where="x > 200"),
+        lambda schema: build_mean("t like '%1'", schema, where="s = 'a'"),
+        lambda schema: build_histogram("s", schema, categories=["cc", "a"]),
+        lambda schema: build_histogram("t", schema, categories=["text 7", "text 60"], where="y > 2"),
+        lambda schema: build_groups("x > 500", schema, by="s", groups=["b", "a"]),
+        lambda schema: build_groups("y = 1", schema, by=["s", "t"], groups=[("b", "text 2"), ("a", "text 0")]),
+        lambda schema: build_groups("x > 500", schema, by="s", groups=["b", "a"], where="y < 5"),
+        lambda schema: build_difference("x > 300", schema, group="s = 'a'", other="t < 'text 3'"),
+    ],
+)
+def test_each_combination_once_gives_what_each_row_gives(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pl.DataFrame(COMBINED).write_parquet(tmp_path / "combined.parquet")
+    source = hf.open(tmp_path / "combined.parquet", progress=False, complete=["t", "x", "y"])
+    query, chosen = build(source.schema), np.random.default_rng(3).integers(0, 1_000, 900)
+    counted = source._combinations(query, chosen)
+    assert counted is not None
+    assert len(counted[0]) < counted[1].sum() == 900
+    of_rows = np.asarray(source.sample(query, Chosen(*chosen.tolist()), np.random.default_rng(0)))
+    assert counted[0].dtype == of_rows.dtype
+    np.testing.assert_array_equal(np.sort(np.repeat(counted[0], counted[1], axis=0), axis=0), np.sort(of_rows, axis=0))
+    once = tally(source, query, draws=900)
+    monkeypatch.setattr(source, "_combinations", lambda *_: None)
+    if not ((counted[0] > 0) & (counted[0] < 1)).any():  # otherwise coins are tossed, in another order
+        assert once == tally(source, query, draws=900)
+    assert sum(once) == 900
+
+
+def test_no_combinations_of_numbers_or_of_more_than_there_are_rows(tmp_path: Path) -> None:
+    pl.DataFrame(COMBINED).write_parquet(tmp_path / "combined.parquet")
+    source = hf.open(tmp_path / "combined.parquet", progress=False)
+    rows = np.arange(100)
+    assert source._combinations(build_mean("x", source.schema, within=(0, 1_000), where="s = 'a'"), rows) is None
+    assert source._combinations(build_mean("t = 'text 1'", source.schema, where="s = 'a'"), rows) is None
+    assert source._combinations(build_mean("x > 5", source.schema), rows) is None
 
 
 class Chosen:

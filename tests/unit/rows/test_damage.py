@@ -125,14 +125,17 @@ def test_a_damaged_dictionary_is_refused_when_it_is_opened(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("where", [None, "x > 0.5"])
 @pytest.mark.parametrize("question", ["word = 'red'", "word = 'red' AND x > 0.5"])
-def test_codes_that_name_no_text_are_damage_and_no_error_of_another_kind(path: Path, question: str) -> None:
+def test_codes_that_name_no_text_are_damage_and_no_error_of_another_kind(
+    path: Path, question: str, where: str | None
+) -> None:
     rows = open_rows(folder_of(path))
     rows.close()  # type: ignore[attr-defined]  # nothing is found in the background
     with (folder_of(path) / "00002.codes.npy").open("r+b") as file:
         file.seek(128)
         file.write(b"\xff" * 4 * ROWS)
-    query = build_mean(question, rows.schema)
+    query = build_mean(question, rows.schema, where=where)
     with pytest.raises(RowSourceError, match=r"00002\.codes\.npy"):
         rows.tally(query, draws=100, mass=0.01, rng=np.random.default_rng(1))
     with pytest.raises(RowSourceError, match="is damaged"):  # whatever is asked

@@ -17,6 +17,7 @@ ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals are moved outward, to cover rounding
 MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
+FEW = 12  # up to this many counts, one by one is faster than an array
 NORMAL = NormalDist()
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
@@ -97,22 +98,29 @@ def binomial_low(successes: int, trials: int, tail: float) -> float:
     """
     if successes == trials:
         return _outwards(exp(log(tail) / trials))
-    known = special.at_hand() and trials <= MANY_TRIALS
-    law = _BetaLaw(successes, trials) if known else _UpperTail(successes, trials)
-    goal, z = log(tail), -NORMAL.inv_cdf(tail)
-    if 2 * successes - 1 <= z * z:  # the tail is nearly C(trials, successes) p^successes
-        ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
-        u = min(-1e-9, (goal - ways) / successes)
+    k, rest, goal, z = float(successes), float(trials - successes), log(tail), -NORMAL.inv_cdf(tail)
+    scale = lgamma(k) + lgamma(rest + 1) - lgamma(trials + 1.0)
+    if 2 * k - 1 <= z * z:  # the tail is nearly C(trials, successes) p^successes
+        u = min(-1e-9, (goal + log(k) + scale) / k)
     else:
-        u = log(_cornish_fisher(successes - 0.5, trials, z, sqrt))
+        u = log(_cornish_fisher(k - 0.5, trials, z, sqrt))
+    law = None if special.at_hand() and trials <= MANY_TRIALS else _UpperTail(successes, trials)
     for _ in range(MOST_STEPS):
-        reached, slope, curve = law.at(exp(u))
-        step = (goal - reached) / slope
+        p = exp(u)
+        reached = special.beta_law(k, rest + 1, p) if law is None else 0.0
+        if reached > TINY:
+            slope, curve = exp(k * u + rest * log1p(-p) - scale) / reached, k - rest * p / (1 - p)
+            step = (goal - log(reached)) / slope
+        else:
+            law = law or _UpperTail(successes, trials)
+            logarithm, slope, curve = law.at(p)
+            step = (goal - logarithm) / slope
         bend = step * (curve - slope) / 2
         p = exp(u + step)
         if abs(step * bend) <= CONVERGED * (1 - p):
             return _outwards(p)
         u += step / (1 + max(bend, -0.5))
+    law = law or _UpperTail(successes, trials)
     return max(0.0, _halved(lambda p: exp(law.at(p)[0]), tail, inner=successes / trials, outer=0.0) - ULP)
 
 
@@ -161,21 +169,6 @@ class _UpperTail:
         return reached, self.k / total, self.k - self.rest * odds
 
 
-class _BetaLaw:
-    """The same by scipy, in a third of the time."""
-
-    def __init__(self, k: int, n: int) -> None:
-        self.k, self.n, self.scale = k, n, float(special.betaln(k, n - k + 1))
-
-    def at(self, p: float) -> tuple[float, float, float]:
-        """Return what `_UpperTail` does."""
-        rest, reached = self.n - self.k, float(special.betainc(self.k, self.n - self.k + 1, p))
-        if not reached > TINY:
-            return _UpperTail(self.k, self.n).at(p)
-        slope = exp(self.k * log(p) + rest * log1p(-p) - self.scale) / reached
-        return log(reached), slope, self.k - rest * p / (1 - p)
-
-
 def _beyond_stirling(n: float) -> float:
     """log(n!) - log(sqrt(2 pi n) (n/e)^n)."""
     if n < 16:
@@ -196,8 +189,13 @@ def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: 
 
 def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
     """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
-    successes, trials, tail = np.asarray(successes, dtype=float), _twice(trials), _twice(beta) / 2
+    successes = np.asarray(successes, dtype=float)
     count = len(successes)
+    if count <= FEW and special.at_hand():  # faster one by one
+        each = (np.broadcast_to(one, count).tolist() for one in (successes, trials, beta))
+        lows, highs = np.array(list(map(clopper_pearson, *each))).reshape(count, 2).T
+        return lows, highs
+    trials, tail = _twice(trials), _twice(beta) / 2
     both = np.concatenate([successes, successes])
     both[count:] = (trials - both)[count:]
     ends = binomial_lows(both, trials, tail)

@@ -54,14 +54,13 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: Any, mass: float, 
     pi = clopper_pearsons(included, ell, level)
     both, left = np.stack(pi, axis=1), 1 - np.reshape(outcomes, (-1, 1)) * mass  # for all groups, or for each
     shares = np.clip((both - 2 * mass) / left, 0.0, 1.0)
+    means = np.tile([0.0, 1.0], (len(included), 1))
     known = pi[0] > 2 * mass
-    least_pi = np.where(known, pi[0], 1.0)
-    theta = clopper_pearsons(ones, included, level_among(level, least_pi, included, ell))
-    ends = []
-    for sign, tilt in ((-1, theta[0]), (1, theta[1])):
-        at = np.where(sign * (tilt - 0.5) > 0, least_pi, np.maximum(pi[1], least_pi))
-        ends.append(np.clip(tilt + mass * (2 * tilt - 1) / (at - 2 * mass), 0.0, 1.0))
-    means = np.where(known[:, None], np.stack(ends, axis=1), np.array([0.0, 1.0]))
+    least, most, inside = pi[0][known], pi[1][known], included[known]
+    theta = clopper_pearsons(ones[known], inside, level_among(level, least, inside, ell))
+    for end, (sign, tilt) in enumerate(((-1, theta[0]), (1, theta[1]))):
+        at = np.where(sign * (tilt - 0.5) > 0, least, most)
+        means[known, end] = np.clip(tilt + mass * (2 * tilt - 1) / (at - 2 * mass), 0.0, 1.0)
     return means, shares
 
 

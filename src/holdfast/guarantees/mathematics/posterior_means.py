@@ -10,6 +10,7 @@ from typing import Any
 from holdfast import check
 from holdfast.guarantees.mathematics import shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.shares import group_share
 from holdfast.guarantees.mathematics.theorem import theorem
 
 Interval = tuple[float, float]
@@ -90,22 +91,24 @@ def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
 @theorem("here (conditional means)", proof="posterior.md")
 def group_mean(
     ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3
-) -> tuple[Interval, float]:
-    """Return the interval for the posterior mean of a group, and the least that its posterior share can be.
+) -> tuple[Interval, Interval]:
+    """Return the intervals for the posterior mean of a group and for its posterior share.
 
     Statement
         Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
-        ones among the included at `level_among`; the range of the group mean over both; the share from the lower end
-        of pi. Two of the k intervals. For several groups at once: `groups.group_means`.
+        ones among the included at `level_among`; the range of the group mean over both; the share from pi. Two of the k
+        intervals. For many groups at once: `groups.group_means`.
 
     Not covered
-        A group that may be empty: [0, 1], and share 0.
+        A group that may be empty: its mean is in [0, 1].
 
-    >>> group_mean(0, 0, 100, mass=0.01, level=0.01)
-    ((0.0, 1.0), 0.0)
+    >>> mean, (least, most) = group_mean(0, 0, 100, mass=0.01, level=0.01)
+    >>> mean, least, round(most, 3)
+    ((0.0, 1.0), 0.0, 0.033)
     """
-    pi = clopper_pearson(included, ell, level)
-    if pi[0] <= 2 * mass:
-        return (0.0, 1.0), 0.0
-    theta = clopper_pearson(ones, included, level_among(level, pi[0], included, ell))
-    return shares.group_mean_range(theta, pi, mass=mass), shares.group_share(pi[0], mass=mass, outcomes=outcomes)
+    pi = low, high = clopper_pearson(included, ell, level)
+    share = group_share(low, mass=mass, outcomes=outcomes), group_share(high, mass=mass, outcomes=outcomes)
+    if low <= 2 * mass:
+        return (0.0, 1.0), share
+    theta = clopper_pearson(ones, included, level_among(level, low, included, ell))
+    return shares.group_mean_range(theta, pi, mass=mass), share

@@ -12,6 +12,14 @@ def at_hand() -> bool:
     return "scipy.special" in sys.modules
 
 
+def beta_law(a: float, b: float, p: float) -> float:
+    """Return the distribution function of a Beta law, like `betainc`, for single numbers: in a third of the time."""
+    from scipy.special import cython_special
+
+    globals()["beta_law"] = cython_special.betainc
+    return float(cython_special.betainc(a, b, p))
+
+
 def __getattr__(name: str) -> Any:
     """Return a function of `scipy.special`, and keep it here."""
     if name.startswith("__"):

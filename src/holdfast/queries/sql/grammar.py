@@ -338,6 +338,11 @@ def _shortest(args: list[Node]) -> list[Node]:
     ]
 
 
+def compared_number(text: str) -> Node:
+    """Return a number that a column is compared with."""
+    return _shortest([_number(text)])[0]
+
+
 def _number(text: str) -> Node:
     try:
         whole = None if "." in text else int(text)  # looking for a dot is faster than failing

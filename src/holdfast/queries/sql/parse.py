@@ -3,7 +3,8 @@
 Texts that differ only in their numbers are parsed once, because a search for a threshold asks many of them. A text's
 shape is the text with every number replaced by a placeholder, which the parser passes through untouched; translating
 the parsed shape puts the numbers back. Only plain texts have a shape: words, numbers, operators and simple quotations,
-so that whatever looks like a number is one.
+so that whatever looks like a number is one. Where columns are merely compared with numbers, no check depends on the
+numbers, and the shape is translated once, too.
 
 The range of an expression, or its values, follow from its constants and from declared bounds. No guarantee relies on
 them: values are clipped to whatever range a question has. If an expression uses an operation without a rule for ranges,
@@ -11,7 +12,7 @@ or a column without bounds, it has no range, and the caller must give one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, reduce
 from itertools import product
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.evaluate import Expression, compiled, on_columns, text_weight, work
-from holdfast.queries.node import Node, SchemaKey
-from holdfast.queries.sql.grammar import Translator, too_deep
+from holdfast.queries.node import COMPARISONS, Node, SchemaKey
+from holdfast.queries.sql.grammar import Translator, compared_number, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
 from holdfast.schema import Column, Schema, Type
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
 
 MOST_WORK = 1_000  # steps of one evaluation
+NUMBERS = (Type.INT, Type.FLOAT)
 LONGEST_SHAPE = 500  # characters: longer texts are rare, and their length limits apply to the text, not the shape
 
 _PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]|'[^'"\\]*'|"[^'"\\]*")*""")
@@ -84,7 +86,10 @@ def _checked(text: str, schema: Schema) -> tuple[Node, dict[str, Column]]:
     shape = shape_of(text)
     if shape is not None:
         with suppress(InvalidQuery, UnknownName):  # refused below, in terms of the text itself
-            return _translated(_parsed_shape(shape[0], SchemaKey(schema)), schema, shape[1])
+            parsed, blank = _parsed_shape(shape[0], len(shape[1]), SchemaKey(schema))
+            if blank is not None:
+                return _filled(blank[0], list(shape[1].values())), blank[1]
+            return _translated(parsed, schema, shape[1])
     return _translated(_parsed(text, schema), schema, {})
 
 
@@ -111,8 +116,41 @@ def shape_of(text: str) -> tuple[str, Mapping[str, str]] | None:
 
 
 @lru_cache(maxsize=1024)
-def _parsed_shape(shape: str, key: SchemaKey) -> "Parsed":
-    return _parsed(shape, key.schema)  # translated many times, never changed
+def _parsed_shape(shape: str, count: int, key: SchemaKey) -> "tuple[Parsed, tuple[Node, dict[str, Column]] | None]":
+    """Return a parsed shape, and its tree and columns if it only compares columns with its `count` placeholders."""
+    parsed = _parsed(shape, key.schema)  # translated many times, never changed
+    with suppress(InvalidQuery, UnknownName):
+        blank = _translated(parsed, key.schema, {})
+        places = _compared_numbers(blank[0])
+        if places is not None and sorted(places) == list(range(count)):
+            return parsed, blank
+    return parsed, None
+
+
+def _compared_numbers(node: Node) -> list[int] | None:
+    """Return which placeholders columns are compared with, if a tree does nothing else."""
+    if node.op in ("AND", "OR", "NOT"):
+        found = [_compared_numbers(arg) for arg in node.args]
+        return None if None in found else [place for places in found for place in places or ()]
+    if node.op not in COMPARISONS or any(arg.type not in NUMBERS for arg in node.args):
+        return None
+    column, number = node.args
+    return [_place(number)] if column.op == "column" and number.is_literal else None
+
+
+def _place(number: Node) -> int:
+    """Return which placeholder this is: a number in the tree that is none has another place than all of them."""
+    return abs(int(number.value)) - _FIRST
+
+
+def _filled(node: Node, numbers: Sequence[str]) -> Node:
+    """Return the tree of a shape with its numbers in place of placeholders."""
+    if node.op == "column":
+        return node
+    if node.op == "literal":
+        number = numbers[_place(node)]
+        return compared_number(number if node.value > 0 else f"-{number}")
+    return Node(node.op, tuple([_filled(arg, numbers) for arg in node.args]), None, node.type, node.nullable)
 
 
 def _parsed(text: str, schema: Schema) -> "Parsed":
