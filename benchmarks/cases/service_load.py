@@ -235,6 +235,17 @@ def started(port: int, command: list[str], log: Path, processes: int = 0) -> "su
     raise RuntimeError(f"the server did not start: {log.read_text()}")
 
 
+def bare_route(folder: Path, seconds: float) -> Got:
+    """Ask a route that does nothing."""
+    port = free_port()
+    server = started(port, [sys.executable, "-c", BARE.replace("PORT", str(port))], folder / "bare.log")
+    try:
+        return load(port, ["x"] * 16, seconds)
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
 class Served:
     """A fresh budget of a million rows, a server on it, and the check of its ledger afterwards."""
 
@@ -318,22 +329,15 @@ def run(small: bool, scratch: Path) -> Found:
         synced = syncs(folder)
         table.rows.append(["write 4 KB and fsync, one after another", f"{synced:,.0f}", "", "", "", ""])
         found.raw["syncs a second"] = synced
-        port = free_port()
-        server = started(port, [sys.executable, "-c", BARE.replace("PORT", str(port))], folder / "bare.log")
-        try:
-            bare = load(port, ["x"] * 16, 0.5 if small else 5.0)
-        finally:
-            server.terminate()
-            server.wait(timeout=30)
-        told("bare FastAPI route, 16 clients", bare)
-
         fastest = 0.0
         for analysts, workers in ((16, 1),) if small else ((16, 1), (16, 2), (ANALYSTS, 1), (ANALYSTS, 2)):
             queries = 1_000 if small else 40_000
+            name = f"{analysts} analysts, {workers} process{'es' * (workers > 1)}"
+            bare = bare_route(folder, 0.5 if small else 5.0)  # each time: a machine is not equally fast for minutes
+            told(f"bare FastAPI route, 16 clients, before {name}", bare)
             with Served(folder, f"{analysts}-{workers}", rows=rows, queries=queries, workers=workers) as served:
                 got = load(served.port, served.tokens[:analysts], 0.5 if small else 9.0, min(ROWS_READ, rows // 10))
             served.adds_up(got, to_the_last=False)
-            name = f"{analysts} analysts, {workers} process{'es' * (workers > 1)}"
             told(f"holdfast, {name}", got)
             fastest = max(fastest, got.rate)
             judged = analysts == ANALYSTS and synced >= 1_000

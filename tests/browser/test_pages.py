@@ -290,9 +290,14 @@ def test_the_admin_makes_limits_and_revokes_a_token(browser: Chrome, server: Run
         is_sound(browser)
         table = browser.find_element(By.CSS_SELECTOR, ".tokens")
         assert browser.execute_script("return arguments[0].scrollWidth <= window.innerWidth", table)
-        revoke = browser.find_element(By.CSS_SELECTOR, f"[aria-label='Revoke the token of {name}']")
-        browser.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", revoke)
-        revoke.click()
+        summary = browser.find_element(By.CSS_SELECTOR, f"summary[aria-label='Revoke the token of {name} …']")
+        revoke = browser.find_element(By.CSS_SELECTOR, f"button[aria-label='Revoke the token of {name}']")
+        assert not revoke.is_displayed()  # one step does not revoke
+        summary.send_keys(Keys.ENTER)
+        wait(browser, lambda _: revoke.is_displayed())
+        is_sound(browser)
+        assert eve.get("/api/v1/me").status_code == 200
+        revoke.send_keys(Keys.ENTER)
         wait(browser, lambda b: "Revoked the token" in text(b, "[role=status]"))
         assert eve.get("/api/v1/me").status_code == 401
     press(browser, "Verify all entries")

@@ -8,10 +8,12 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 
+from holdfast.questions import KINDS
 from serving import Running, settings, table
 
 FORMS = [
@@ -120,3 +122,37 @@ def test_what_is_used_up_has_no_next_margin_and_a_registration_no_axis(tmp_path:
             assert "margin now" not in shown
             assert "margin of the next answer" not in shown
         assert 'class="axis"' in client.get("/datasets/flights/history").text
+
+
+REFUSED_BY_MEANS = {"flips", "check", "submit", "confusion", "units"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "refused"),
+    [
+        ({"queries": None}, REFUSED_BY_MEANS),
+        ({"queries": {"mean": 40, "flip": 100}}, REFUSED_BY_MEANS - {"flips"}),
+        ({"queries": None, "checks": 0.5}, REFUSED_BY_MEANS - {"check"}),
+        ({"queries": None, "unit": "carrier"}, REFUSED_BY_MEANS - {"units"}),
+        ({"queries": 40, "guarantee": "expectation"}, REFUSED_BY_MEANS | {"histogram", "top", "auc"}),
+        ({"queries": None, "guarantee": "checks"}, {one.name for one in KINDS.all()} - {"check"}),
+    ],
+    ids=["endless", "flips", "checks beside", "units", "expectation", "checks only"],
+)
+def test_a_form_offers_the_kinds_that_the_guarantee_answers(
+    tmp_path: Path, plan: dict[str, Any], refused: set[str]
+) -> None:
+    with Running(settings(table(tmp_path), dataset=plan)) as server, server.client(server.token("ana")) as client:
+        spent = server.state.datasets.get("flights", server.state.admin).session.ledger.spent
+        offered = [one["name"] for one in client.get("/datasets/flights?format=json").json()["kinds"]]
+        assert offered == [one.name for one in KINDS.all() if one.name not in refused]
+        assert server.state.datasets.get("flights", server.state.admin).session.ledger.spent == spent
+
+
+def test_a_page_says_percent_without_a_space(server: Running) -> None:
+    with server.client(server.token("ana")) as client:
+        page = client.get("/datasets/flights", headers={"Accept": "text/html"}).text
+        form = {"kind": "mean", "query": "dep_delay > 25"}
+        answered = client.post("/datasets/flights/ask", data=form, headers={"Accept": "text/html"}).text
+    assert "<dd>95%</dd>" in page
+    assert "With probability 95% all answers hold at once" in answered

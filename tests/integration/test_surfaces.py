@@ -168,7 +168,7 @@ def test_the_page_has_a_form_for_the_kind(server: Running, name: str) -> None:
     with server.client(server.token()) as client:
         page = client.get("/datasets/flights", params={"kind": name, "format": "json"}).json()
         html = client.get("/datasets/flights", params={"kind": name}, headers={"Accept": "text/html"}).text
-    refused = {"check", "submit", "units"}  # by these rows, whatever is asked: a form does not offer it
+    refused = {"check", "confusion", "submit", "units"}  # by these rows, whatever is asked: a form does not offer it
     assert {one["name"] for one in page["kinds"]} == {*OWN, *TOYS} - refused
     fields = {one["name"]: one for one in page["form"]["fields"] + page["form"]["more"]}
     for option in KINDS[name].options:

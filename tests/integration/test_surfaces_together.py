@@ -52,7 +52,7 @@ def test_a_select_is_answered_alike_everywhere(server: Running, session: hf.Sess
         assert client.price_sql(SELECT).answers == session.price_sql(SELECT).answers == 0
         page = plain.post("/datasets/flights/sql", data={"sql": SELECT}, headers={"Accept": "text/html"})
         assert page.status_code == 200
-        assert "2 that were asked before" in page.text
+        assert "0 new, 2 asked before" in page.text
         assert "<h3>AVG(dep_delay)</h3>" in page.text
         price = plain.post("/datasets/flights/sql/price", data={"sql": SELECT}, headers={"HX-Request": "true"}).text
         assert "free, asked before" in price

@@ -5,7 +5,7 @@ slow disk delays no other request.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
@@ -14,14 +14,15 @@ from fastapi import Header, Path, Query
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
 from holdfast.questions.history import history_frame
-from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
+from holdfast.service.auth import Endpoint, GuardedRoute, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.limits import ErrorHandler, LimitedSend, body_of
+from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
 from holdfast.service.schemas import (
     MAX_INTEGER,
     REFERENCE,
@@ -74,12 +75,15 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
 
 # NaN and infinity are errors: written as null, a value would mean "too few rows to tell".
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_JSON = (b"content-type", b"application/json")
 
 
 class JsonResponse(Response):
     """JSON that is sent in one write if the connection allows it."""
 
-    media_type = "application/json"
+    def init_headers(self, headers: Any = None) -> None:
+        """Set the only two headers that it has."""
+        self.raw_headers = [_JSON, (b"content-length", b"%d" % len(self.body))]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -94,7 +98,7 @@ def json_response(payload: dict[str, Any], status: int = 200) -> Response:
 
 def _json_body(request: Request) -> Any:
     """Return the JSON of a request."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if (header(request, b"content-type") or "").partition(";")[0].strip().lower() != "application/json":
         raise ProtocolError(415)
     try:
         return from_json(body_of(request), allow_inf_nan=False)
@@ -126,19 +130,12 @@ async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token,
     return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
 
 
-class AskRoute(GuardedRoute):
-    """The route of every answer, without FastAPI's handling of parameters."""
-
-    async def serve(self, request: Request, inner: Handler) -> Response:
-        """Respond to an authorized request."""
-        return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
-
-
 class AskDirectly:
-    """An application that serves only the route of every answer, without the layers that find routes and errors."""
+    """An application that serves only `ask`, without the layers that find routes, parameters and errors."""
 
-    def __init__(self, route: AskRoute, handle_error: ErrorHandler) -> None:
-        self._route, self._handle_error, self._respond = route, handle_error, route.get_route_handler()
+    def __init__(self, routes: Iterable[BaseRoute], handle_error: ErrorHandler) -> None:
+        self._route = next(one for one in routes if isinstance(one, GuardedRoute) and one.endpoint is ask)
+        self._handle_error = handle_error
 
     def takes(self, scope: Scope) -> bool:
         """Whether this request is for the route; if so, note the route in its scope."""
@@ -153,13 +150,14 @@ class AskDirectly:
         """Serve one request for which `takes` returned True."""
         request = Request(scope, receive)
         try:
-            response = await self._respond(request)
+            await self._route.check(request)
+            response = await ask(request, scope["path_params"]["name"], header(request, b"idempotency-key"))
         except (HoldfastError, ProtocolError) as error:
             response = await self._handle_error(request, error)
         await response(scope, receive, send)
 
 
-@_post("ask", AskOut, route_class_override=AskRoute)
+@_post("ask", AskOut)
 async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
     state, token, body = state_of(request), token_of(request), _json_body(request)

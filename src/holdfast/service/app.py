@@ -100,10 +100,9 @@ def build(settings: Settings) -> FastAPI:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for error in (HoldfastError, RequestValidationError, HTTPException, ProtocolError):
         app.add_exception_handler(error, handle_error)
-    ask_route = next(route for route in app.router.routes if isinstance(route, api.AskRoute))
     limits = partial(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
     app.add_middleware(limits)
-    app.ask = api.AskDirectly(ask_route, handle_error)
+    app.ask = api.AskDirectly(app.router.routes, handle_error)
     app.limited_ask = limits(app.ask)
     _describe(app, state)
     return app

@@ -166,21 +166,43 @@ class AskService:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
         steps = partial(self._steps, name, token, asked, key, work)
-
-        async def answered() -> Outcome:
-            outcome = await self._done(self._lanes.asks, token, work, partial(_begin, steps, work), steps, gone)
-            if callable(outcome):
-                outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
-            return outcome
-
-        return await _for_caller(work, key, answered())
+        return await self._answered(self._lanes.asks, token, work, partial(_begin, steps, work), steps, key, gone)
 
     async def answer_list(
         self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
     ) -> Response:
         """Return what `act` answers, in the lane for heavy work."""
         work = Work(self._tick)
-        return await _for_caller(work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone))
+        return await self._answered(self._lanes.heavy, token, work, partial(act, work), None, key, gone)
+
+    async def _answered(
+        self,
+        lane: Lane | WritingLane,
+        token: Token,
+        work: Work,
+        act: Callable[..., Outcome],
+        steps: Callable[[int], Steps] | None,
+        key: str | None,
+        gone: Gone | None,
+    ) -> Response:
+        """Return what `act` returns in the lane, continued in the lane for heavy work if it returns a function.
+
+        Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too.
+        """
+        try:
+            outcome = await self._done(lane, token, work, act, steps, gone)
+            if callable(outcome):
+                outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
+        except (asyncio.CancelledError, ProtocolError):
+            if key is None:  # with a key, the caller may come back for the answer
+                work.cancel()
+            raise
+        except Exception:  # also an unexpected one, which the rows may have caused
+            if work.begun:
+                await asyncio.sleep(work.due - time.monotonic())
+            raise
+        assert isinstance(outcome, dict)
+        return outcome
 
     async def _done(
         self,
@@ -259,51 +281,47 @@ class AskService:
         """
         served = self._datasets.get(name, token)
         with served.naming():
-            return (yield from self._steps_on(served, token, asked(), key, work, most_work))
-
-    def _steps_on(
-        self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int
-    ) -> Steps:
-        request = ""
-        if key is not None:
-            check_key(key)
-            request = digest("ask", served.name, ask.canonical())
-            before = self.idempotency.find(token.id, key, request)
-            if before is not None:
-                return before
-        ledger_key = None if key is None else digest(token.id, key, request)
-        session = served.session_of(token.name)
-        question = self.prepare(session, ask, ledger_key)
-        large = question.work > most_work and not session.price_of(question).cached
-        if large or question.after is not None:
-            yield None
-        plan = session.plan
-        try:
-            answer = yield from self._within_quota(served, token, session, question, work)
-        except PlanConflict:
-            if session.plan is plan:
-                raise
-            # Another process has just begun the ledger with its own plan: build the question for that plan.
+            ask, session = asked(), served.session_of(token.name)
+            request, ledger_key = "", None
+            if key is not None:
+                check_key(key)
+                request = digest("ask", served.name, ask.canonical())
+                before = self.idempotency.find(token.id, key, request)
+                if before is not None:
+                    return before
+                ledger_key = digest(token.id, key, request)
             question = self.prepare(session, ask, ledger_key)
-            answer = yield from self._within_quota(served, token, session, question, work)
-        while (following := session.next_look(question)) is not None:
+            large = question.work > most_work and not session.price_of(question).cached
+            if large or question.after is not None:
+                yield None
+            plan = session.plan
             try:
-                question = self._require_small(following)
                 answer = yield from self._within_quota(served, token, session, question, work)
-            except (BudgetExhausted, InvalidArgument):
-                break  # keep the result of the looks so far, which is paid for
-        self.metrics.count_answer(served.name, cached=answer.cached)
-        response = self.response(served, token, answer)
-        if key is not None and not answer.cached:  # a cached answer is found in the ledger again, free of charge
-            self.idempotency.store(token.id, key, request, response)
-        return response
+            except PlanConflict:
+                if session.plan is plan:
+                    raise
+                # Another process has just begun the ledger with its own plan: build the question for that plan.
+                question = self.prepare(session, ask, ledger_key)
+                answer = yield from self._within_quota(served, token, session, question, work)
+            while (following := session.next_look(question)) is not None:
+                try:
+                    question = self._require_small(following)
+                    answer = yield from self._within_quota(served, token, session, question, work)
+                except (BudgetExhausted, InvalidArgument):
+                    break  # keep the result of the looks so far, which is paid for
+            self.metrics.count_answer(served.name, cached=answer.cached)
+            response = self.response(served, token, answer)
+            if key is not None and not answer.cached:  # a cached answer is found in the ledger again, free of charge
+                self.idempotency.store(token.id, key, request, response)
+            return response
 
     def _within_quota(
         self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
     ) -> Generator[Requested, AnyAnswer, AnyAnswer]:
-        price = None if token.quota is None else session.price_of(question)
-        answers = 0 if price is None else of_quota(price)
-        with self.held(served, token, answers, work, partial(_is_written, session, question)) as held:
+        if token.quota is None:
+            return (yield session, question)
+        answers = of_quota(session.price_of(question))
+        with self.held(served, token, answers, work, lambda: session.price_of(question).cached) as held:
             answer = yield session, question
             if answer.cached and work.begun:  # drawn here, but another process answered first
                 held.kept = answers
@@ -343,29 +361,9 @@ class AskService:
         return question
 
 
-async def _for_caller(work: Work, key: str | None, answering: Awaitable[Outcome]) -> Response:
-    """Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too."""
-    try:
-        outcome = await answering
-    except (asyncio.CancelledError, ProtocolError):
-        if key is None:  # with a key, the caller may come back for the answer
-            work.cancel()
-        raise
-    except Exception:  # also an unexpected one, which the rows may have caused
-        if work.begun:
-            await asyncio.sleep(work.due - time.monotonic())
-        raise
-    assert isinstance(outcome, dict)
-    return outcome
-
-
 def of_quota(price: Price) -> int:
     """Return how many answers of a quota a question takes, also where it takes none of the budget, as a check."""
     return 0 if price.cached else max(LEAST, price.answers)
-
-
-def _is_written(session: Session, question: Question) -> bool:
-    return session.price_of(question).cached
 
 
 class _Answering(Unfinished):
@@ -401,12 +399,11 @@ def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], No
     return partial(_finish, steps)
 
 
-def _finish(steps: Steps) -> Response:
-    """Take all remaining steps, in this thread."""
+def _finish(steps: Steps, requested: Requested = None) -> Response:
+    """Take all remaining steps, in this thread; `requested`: what the last one yielded."""
     try:
-        requested = next(steps)
-        while True:
-            assert requested is not None
+        requested = requested or next(steps)
+        while requested is not None:
             session, question = requested
             try:
                 answer = session.answer(question)
@@ -416,6 +413,7 @@ def _finish(steps: Steps) -> Response:
                 requested = steps.send(answer)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    raise AssertionError("the rest is done in this thread")
 
 
 def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
@@ -423,14 +421,12 @@ def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
     steps = new_steps(-1)
     try:
         requested = next(steps)
-        if requested is None:
-            steps.close()
-            return None
-        session, question = requested
-        steps.send(session.answer(question))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    raise AssertionError("one answer is enough")
+    if requested is not None:
+        return _finish(steps, requested)
+    steps.close()
+    return None
 
 
 def write_together(requests: list[_Answering]) -> list[object]:

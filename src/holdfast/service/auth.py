@@ -4,7 +4,7 @@ A program sends its token in `Authorization: Bearer ...`. A browser sends a cook
 must then come from the server's own pages: a missing or different Origin is refused.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -15,26 +15,16 @@ from starlette.responses import Response
 
 from holdfast.errors import InvalidArgument, NotAllowed, NotSignedIn
 from holdfast.service.datasets import ServedDataset
+from holdfast.service.limits import header
 from holdfast.service.state import Result, ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
 
 Role = Literal["anyone", "analyst", "admin", "metrics"]
-Handler = Callable[[Request], Awaitable[Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 COOKIE = "holdfast"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _ROLE = "__role__"
-
-
-def allow(role: Role) -> Callable[[Endpoint], Endpoint]:
-    """Declare who may call a route: anyone, analyst (any token), admin, or metrics (admin unless opened)."""
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _ROLE, role)
-        return endpoint
-
-    return mark
 
 
 class GuardedRoute(APIRoute):
@@ -52,19 +42,15 @@ class GuardedRoute(APIRoute):
         inner = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
-            await authorize(request, self.role)
-            self._only_known_parameters(request)
-            return await self.serve(request, inner)
+            await self.check(request)
+            return await inner(request)
 
         return guarded
 
-    async def serve(self, request: Request, inner: Handler) -> Response:
-        """Respond to an authorized request."""
-        return await inner(request)
-
-    def _only_known_parameters(self, request: Request) -> None:
-        """Refuse unknown query parameters, which may be misspelled. Pages are exempt."""
-        if not self.include_in_schema or not request.scope["query_string"]:
+    async def check(self, request: Request) -> None:
+        """Refuse a caller who may not use this route, and unknown query parameters, which may be misspelled."""
+        await authorize(request, self.role)
+        if not self.include_in_schema or not request.scope["query_string"]:  # pages may have any parameters
             return
         for unknown in sorted(set(request.query_params) - set(self._parameters)):
             listed = ", ".join(self._parameters) or "none"
@@ -78,11 +64,15 @@ class Routes:
         self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
 
     def declare(self, role: Role, method: str, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """Declare the route that is served by the function below."""
+        """Declare the route that is served by the function below, and who may call it.
+
+        That is anyone, analyst (any token), admin, or metrics (admin unless opened).
+        """
 
         def add(endpoint: Endpoint) -> Endpoint:
+            setattr(endpoint, _ROLE, role)
             self._declared.append((path, endpoint, options | {"methods": [method]}))
-            return allow(role)(endpoint)
+            return endpoint
 
         return add
 
@@ -98,7 +88,7 @@ class Routes:
 
 def token_of(request: Request) -> Token:
     """Return the token the request was authorized with."""
-    token: Token = request.state.token
+    token: Token = request.scope["state"]["token"]
     return token
 
 
@@ -122,23 +112,23 @@ async def authorize(request: Request, role: Role) -> None:
     if role == "anyone":
         if request.method not in _SAFE:
             _check_origin(request)
-        request.state.token = None
+        request.scope["state"]["token"] = None
         return
     try:
         token = await _authenticate(request, state)
     except NotSignedIn:
         state.failed_sign_ins.take(_address(request))
         raise
-    request.state.token = token
+    request.scope["state"]["token"] = token
     state.rate_limits.take(token.id)
     if role in ("admin", "metrics") and not token.admin:
         raise NotAllowed("This requires an admin token. Yours is an analyst token.")
 
 
 async def _authenticate(request: Request, state: ServerState) -> Token:
-    header = request.headers.get("authorization")
-    if header is not None:
-        scheme, _, secret = header.partition(" ")
+    authorization = header(request, b"authorization")
+    if authorization is not None:
+        scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer" or not secret.strip() or len(secret) > 500:
             raise NotSignedIn("The Authorization header must be 'Bearer' followed by a token.")
         cached = state.tokens.cached(secret.strip())

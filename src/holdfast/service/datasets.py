@@ -4,6 +4,7 @@ import json
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,14 +13,19 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
+from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, PlanConflict, RowSourceError, UnknownName
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
+from holdfast.queries.node import identifier
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import Standings
+from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
+from holdfast.questions.options import Text
 from holdfast.questions.price import cost_in_answers
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.rows.open import open_rows
 from holdfast.service.database import DatabaseWitness, TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming
@@ -42,6 +48,9 @@ PLAN = (
     "checks",
     "seed",
 )  # the arguments of `Session` that make the plan
+
+
+AnyKind = Kind[..., Any]
 
 
 class Usage:
@@ -80,6 +89,7 @@ class ServedDataset:
     submissions: Standings
     places: tuple[str, ...] = ()  # where its data and its ledger are, which analysts must not see
     _sessions: dict[str, Session] = field(default_factory=dict, repr=False)  # by analyst
+    _supported: dict[tuple[Guarantee, str], bool] = field(default_factory=dict, repr=False)  # by guarantee and kind
 
     def session_of(self, analyst: str) -> Session:
         """Return the session that asks under this analyst's name."""
@@ -93,6 +103,16 @@ class ServedDataset:
     def naming(self) -> AbstractContextManager[None]:
         """Make errors name the dataset instead of its location."""
         return naming(self.name, *self.places)
+
+    def supported(self, kinds: Sequence[AnyKind]) -> list[AnyKind]:
+        """Return the kinds of question that can be answered here, under this guarantee and about these rows."""
+        standing, found = self.plan.standing, self._supported
+        if standing.asks is not None:
+            return [kind for kind in kinds if kind.name == standing.asks]
+        for kind in kinds:
+            if (standing, kind.name) not in found:
+                found[standing, kind.name] = _answers(self.session, kind)
+        return [kind for kind in kinds if found[standing, kind.name]]
 
     @property
     def is_board(self) -> bool:
@@ -137,6 +157,27 @@ class ServedDataset:
             "head": head and asdict(head),
             "reproducible": self.session.ledger.reproducible,
         }
+
+
+def _answers(session: Session, kind: AnyKind) -> bool:
+    """Whether a session answers questions of a kind, found by preparing examples, which reads and spends nothing.
+
+    Examples that are refused for another reason than the guarantee say nothing about the kind.
+    """
+    if kind is UNITS and session.schema.unit is None:
+        return False
+    condition = f"{identifier(session.schema.names[0])} IS NULL"
+    required = [option for option in kind.options if option.required]
+    for text in (condition, f"CASE WHEN {condition} THEN 1 ELSE 0 END"):
+        try:
+            entered = {one: text if isinstance(one.form, Text) else one.form.example for one in required}
+            values = {one.name: one.form.parse(one.name, example) for one, example in entered.items()}
+            session.prepare(values.pop(kind.subject.name), kind.name, **values)
+        except PlanConflict:
+            return False
+        except HoldfastError:
+            continue
+    return True
 
 
 class Datasets:

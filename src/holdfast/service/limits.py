@@ -86,6 +86,7 @@ class RequestLimits:
         start, request_id = time.perf_counter(), f"{self._process}{next(self._numbers):06x}"
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
+        state["headers"] = dict(reversed(scope["headers"]))  # of several with one name, the first counts
         extra = self._cacheable if scope["path"].startswith("/static/") else self._uncacheable
         response = LimitedSend(send, [*extra, (b"x-request-id", request_id.encode())], state.get(AT_ONCE))
         await self._run(scope, receive, response)
@@ -101,8 +102,8 @@ class RequestLimits:
         arrived = False
         try:
             async with asyncio.timeout(self._settings.timeout):
-                self._check_host(scope)
-                body = await self._body(scope, receive)
+                self._check_host(scope["state"]["headers"])
+                body = await self._body(scope["state"]["headers"], receive)
                 arrived, scope["state"]["body"] = True, body
                 await self._app(scope, _replay(body, receive), response)
         except (TimeoutError, ProtocolError) as error:
@@ -123,18 +124,17 @@ class RequestLimits:
         again = "Send the request again with the same Idempotency-Key; it is not charged twice. Without one, flips are."
         return ServiceUnavailable(f"No answer within {seconds:g} s. {again}")
 
-    def _check_host(self, scope: Scope) -> None:
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
         """Refuse a request for another host name: another site may have pointed that name here (DNS rebinding)."""
         if self._hosts is None:
             return
-        sent = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1").lower()
+        sent = headers.get(b"host", b"").decode("latin-1").lower()
         name = sent.rpartition("]")[0].lstrip("[") if sent.startswith("[") else sent.partition(":")[0]
         if name not in self._hosts:
             raise ProtocolError(421)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        limit = self._settings.max_body_bytes
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        limit, declared = self._settings.max_body_bytes, headers.get(b"content-length", b"0")
         if not declared.isdigit() or len(declared) > 18 or int(declared) > limit:
             raise ProtocolError(413, max_body_bytes=limit)
         pieces, size = [], 0
@@ -179,6 +179,12 @@ class LimitedSend:
         if sent:
             self.status, self.started = status, True
         return sent
+
+
+def header(request: Request, name: bytes) -> str | None:
+    """Return a header of a request that has passed the middleware; `name` is in lower case."""
+    found: bytes | None = request.scope["state"]["headers"].get(name)
+    return None if found is None else found.decode("latin-1")
 
 
 def body_of(request: Request) -> bytes:

@@ -383,16 +383,7 @@ class TokenSession:
     """A dataset asked under a token: the same quotas and metrics as every question over HTTP."""
 
     def __init__(self, state: "ServerState", served: "ServedDataset", token: "Token") -> None:
-        self._state, self._served, self._token = state, served, token
-
-    async def asked(self, ask: AskIn, key: str | None) -> AnyAnswer:
-        """Ask, within the token's quota and in its turn."""
-        response = await self._state.service.ask(self._served.name, self._token, lambda: ask, key, gone=_gone.get())
-        return read_answer(response["answer"])
-
-    async def selected(self, text: str) -> pl.DataFrame:
-        """Answer a SELECT, within the token's quota and in its turn."""
-        return read_table(await self._state.batches.sql(self._served.name, self._token, text, None, gone=_gone.get()))
+        self.name, self._state, self._served, self._token = served.name, state, served, token
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost."""
@@ -462,11 +453,12 @@ class _TokenThreads(Threads):
 
     async def ask(self, session: Askable, ask: AskIn, key: str | None) -> AnyAnswer:
         assert isinstance(session, TokenSession)
-        return await session.asked(ask, key)
+        response = await self._state.service.ask(session.name, _current.get(), lambda: ask, key, gone=_gone.get())
+        return read_answer(response["answer"])
 
     async def sql(self, session: Askable, text: str) -> pl.DataFrame:
         assert isinstance(session, TokenSession)
-        return await session.selected(text)
+        return read_table(await self._state.batches.sql(session.name, _current.get(), text, None, gone=_gone.get()))
 
 
 class McpEndpoint:

@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -55,26 +55,27 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _BatchingHandler(logging.StreamHandler[Any]):
-    """Writes records in batches; errors at once."""
+    """Writes records in batches; errors at once. Adding a record takes no lock."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._records: list[logging.LogRecord] = []
+        self._records: deque[logging.LogRecord] = deque()
         self._pending = threading.Event()
         threading.Thread(target=self._write_batches, name="holdfast log", daemon=True).start()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def handle(self, record: logging.LogRecord) -> bool:
         """Add a record to the batch; flush if it is serious."""
         self._records.append(record)
         if record.levelno > logging.INFO:
             self.flush()
         elif not self._pending.is_set():
             self._pending.set()
+        return True
 
     def flush(self) -> None:
         """Write the batch."""
         with self.lock:  # type: ignore[union-attr]
-            records, self._records = self._records, []
+            records = [self._records.popleft() for _ in range(len(self._records))]
             if records:
                 self.stream.write("".join(self.format(record) + self.terminator for record in records))
             super().flush()

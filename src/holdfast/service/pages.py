@@ -2,7 +2,6 @@
 
 import re
 import secrets
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
@@ -19,13 +18,10 @@ from holdfast.ledger import Entry
 from holdfast.queries.node import identifier
 from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.answer import AnyAnswer
-from holdfast.questions.check import CHECK
 from holdfast.questions.history import answer_from
-from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.sql import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
-from holdfast.questions.units import UNITS
 from holdfast.schema import Schema
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
@@ -170,7 +166,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
     state, token, form = state_of(request), token_of(request), forms.query_fields(request)
 
     def look(served: ServedDataset) -> dict[str, Any]:
-        schema, asks = served.session.schema, served.plan.standing.asks
+        schema, asks, kinds = served.session.schema, served.plan.standing.asks, state.questions.kinds
         kind = forms.kind_of(form if asks is None else {"kind": asks} | form)
         if request.headers.get("hx-target") == "fields":
             return {"form": forms.describe(kind, form, schema)}
@@ -182,7 +178,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
         return common | {
             "columns": [one.to_json() | {"declared": one.declared} for one in schema],
             "recent": [_row(served, entry) for entry in reversed(recent)],
-            "kinds": _offered(served, state.questions.kinds),
+            "kinds": [{"name": one.name, "label": forms.label(one.name)} for one in served.supported(kinds)],
             "form": forms.describe(kind, form, schema),
             "suggestions": suggestions(schema, asks),
         }
@@ -190,15 +186,6 @@ async def dataset(request: Request, name: NameInPath) -> Response:
     found = await on_dataset(request, name, look)
     template = "board.html" if "standings" in found else "dataset.html" if "dataset" in found else "fields.html"
     return show(request, template, found)
-
-
-def _offered(served: ServedDataset, kinds: Sequence[Kind[..., Any]]) -> list[dict[str, str]]:
-    """Return the kinds that a form offers, without those that this dataset always refuses."""
-    standing = served.plan.standing
-    refused = {SUBMIT.name} | ({CHECK.name} if standing.checks is None else set())
-    refused |= {UNITS.name} if served.session.schema.unit is None else set()
-    names = [kind.name for kind in kinds if kind.name not in refused] if standing.asks is None else [standing.asks]
-    return [{"name": name, "label": forms.label(name)} for name in names]
 
 
 def _shown(served: ServedDataset) -> list[dict[str, Any]]:
@@ -287,7 +274,7 @@ async def sql(request: Request, name: NameInPath) -> Response:
     text = form.get("sql", "")
     response = await state.batches.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
     count = sum(not one["answer"]["cached"] for one in response["results"])
-    asked = f"{count:,} new questions, {len(response['results']) - count:,} that were asked before."
+    asked = f"{count:,} new, {len(response['results']) - count:,} asked before."
     shown = {"panels": _panels(read_table(response)), "asked": asked}
     return show(request, "sql_result.html", response | _statement(name, sql=text, columns=response["columns"]) | shown)
 

@@ -110,12 +110,12 @@ class Readiness:
 
 def state_of(request: Request) -> ServerState:
     """Return the state of the application."""
-    state: ServerState = request.app.state.server
+    state: ServerState = request.scope["app"].state.server
     return state
 
 
 async def in_thread(request: Request, work: Callable[[], Result]) -> Result:
     """Run a read outside the event loop: in the lane for reads, in the turn of the caller or of their address."""
-    token: Token | None = getattr(request.state, "token", None)
+    token: Token | None = request.scope["state"].get("token")
     person = token.name if token is not None else f"at {request.client.host if request.client else 'unknown'}"
     return await state_of(request).lanes.reads.run(person, work)

@@ -137,7 +137,7 @@ class TokenStore:
         """Return the token with this secret, or refuse."""
         digest = _digest(secret)
         with self._lookup_lock:  # threads that wait here are served by the first one's query, through the cache
-            return self._require_active(self._cached(digest) or self._look_up(digest))
+            return self._require_active(self._cached(digest)[0] or self._look_up(digest))
 
     def cached(self, secret: str) -> Token | None:
         """Return the token with this secret if it was looked up a moment ago; never blocks.
@@ -145,8 +145,8 @@ class TokenStore:
         Otherwise the next lookup, by any thread, also fetches this token: when many arrive at once, one query serves
         all. Tokens in use are looked up again before they are too old, so that frequent callers never wait.
         """
-        digest, now = _digest(secret), time.monotonic()
-        token, (at, _) = self._cached(digest), self._cache.get(digest, (now, None))
+        token, at = self._cached(_digest(secret))
+        now = time.monotonic()
         if token is not None and now - at > REFRESH_SECONDS < now - self._refreshed:
             self._refreshed = now
             threading.Thread(target=self._refresh, name="holdfast tokens", daemon=True).start()
@@ -226,7 +226,7 @@ class TokenStore:
     def by_cookie(self, secret: str) -> Token:
         """Return the token signed in by this cookie, or refuse."""
         digest = _digest(secret)
-        token = self._cached(digest)
+        token, _ = self._cached(digest)
         if token is None:
             before = self._version()
             both = select(tokens, sign_ins.c.expires.label("until")).join(sign_ins, sign_ins.c.token == tokens.c.id)
@@ -250,10 +250,11 @@ class TokenStore:
 
     # -- the cache ----------------------------------------------------------------------------------------------
 
-    def _cached(self, digest: str) -> Token | None:
+    def _cached(self, digest: str) -> tuple[Token | None, float]:
+        """Return a token that was looked up a moment ago, and when."""
         at, token = self._cache.get(digest, (0.0, None))
         self._used.add(digest)
-        return token if time.monotonic() - at < CACHE_SECONDS else None
+        return (token if time.monotonic() - at < CACHE_SECONDS else None), at
 
     def _version(self) -> tuple[float, int]:
         return time.monotonic(), self._changes
