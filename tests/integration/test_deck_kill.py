@@ -38,6 +38,7 @@ from holdfast.rows.decks.deal import deal
 cards.CHUNK = 10_000
 content._MOST_DISTINCT = 70  # of the texts of one column more come up, halfway
 sorting.MOST = sorting.LEAST = 1_000
+sorting._RUN = 1  # so that there are several runs
 count_events(
     (array_files.ArrayFile, "append"), (array_files.ArrayFile, "close"), (folder.Manifest, "write"),
     (sorting.Runs, "write"), (sorting.Runs, "collect"), (os, "fsync"), (Path, "rename"), (Path, "mkdir"),
@@ -201,6 +202,7 @@ def test_an_interrupt_while_a_file_of_marks_is_made_loses_nothing(
     pl.DataFrame({"x": numbers}).write_parquet(table)
     monkeypatch.setattr(cards_, "CHUNK", 10_000)
     monkeypatch.setattr(sorting, "LEAST", 500)
+    monkeypatch.setattr(sorting, "_RUN", 1)
     monkeypatch.setattr(dealing, "ranges_for", lambda *args: 1)
     monkeypatch.setattr(sorting, "BLOCK_BYTES", 1)
 

@@ -296,11 +296,11 @@ def restore(
     place, fingerprint, witnesses = ledger or target, None, list["Witness"]()
     if is_data(target):
         from holdfast.rows.open import open_rows
-        from holdfast.session.beside import ledger_beside, witnesses_beside
+        from holdfast.session.beside import ledger_beside, witnesses_of_a_restore
 
         rows = open_rows(target)
         place, fingerprint = ledger or str(ledger_beside(rows)), rows.fingerprint
-        witnesses = witnesses_beside(rows)
+        witnesses = witnesses_of_a_restore(rows)
         if database is not None:
             witnesses.append(_server(database, fingerprint))
     elif ledger is not None or database is not None:

@@ -81,12 +81,15 @@ class Restored:
         How many answers a witness had seen that no copy holds; their cost is counted as spent.
     witnesses
         The witnesses that remembered a state of the ledger. Without any, what was spent after the backup is unknown.
+    begun
+        How many more questions used cards of a deck; nobody knows whether they were answered. They count as spent.
     """
 
     location: str
     head: Head
     lost: int
     witnesses: tuple[str, ...]
+    begun: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -102,6 +105,11 @@ class Restored:
                 f"{unknown} counted as spent; if there are any, the guarantee does not hold for later questions.",
             ]
         who = " and ".join(self.witnesses)
+        if self.begun:
+            several = "1 newer question" if self.begun == 1 else f"{self.begun:,} newer questions"
+            back += f" The deck was used by {several}: they stay spent, and their answers, if any, are lost."
+            if not self.lost:
+                return [back]
         if self.lost:
             gone = f"{self.lost:,} newer answer{'' if self.lost == 1 else 's'} that {who} saw"
             return [back, f"The backup lacked {gone}: they are lost, but their cost stays spent, and an entry says so."]
@@ -138,8 +146,12 @@ def restore(
             Ledger(source, fingerprint=fingerprint)  # raises if the ledger belongs to other data
         best, tip = _newest(source, target, found)
         seen = [(witness.name, newest.tip) for witness in everyone if (newest := witness.newest()) is not None]
+        for name, each in seen:
+            if each.seq == 0 and each.hash != best.hash_at(0):
+                raise InvalidArgument(f"The backup is of another ledger than the one that {name} saw.", name="copy")
         missing = [each for _, each in seen if not contains(best, tip, each)]
         reached = _taken(tip, [each for _, each in seen])
+        begun = reached.places - max([tip.places, *(each.places for _, each in seen if each.seq)])
         entries = []
         if missing:
             lost = max(missing, key=lambda each: each.seq)
@@ -160,6 +172,7 @@ def restore(
             location=target.location,
             head=Head(ends.seq, ends.hash),
             lost=max([0, *(each.seq - tip.seq for each in missing)]),
+            begun=max(0, begun),
             witnesses=tuple(name for name, _ in seen),
         )
     finally:

@@ -103,6 +103,7 @@ _pool = BufferPool()
 _MISSING = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
 _ONCE_MORE = 29, 0xD6E8FEB86659FD93  # an extra round for the second sum, so that it is not linear in the first
+_HASHED_AT_ONCE = 1 << 17  # bytes of texts
 _MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # limits of a dictionary
 
 
@@ -238,6 +239,16 @@ def text_hashes(texts: pl.Series) -> NDArray[np.uint64]:
     5
     """
     lengths = texts.str.len_bytes().to_numpy().astype(np.int64)
+    ends, found = np.cumsum(lengths), np.empty(lengths.size, np.uint64)
+    start = done = 0
+    while start < lengths.size:  # a part at a time, since every byte becomes several numbers of eight
+        stop = max(start + 1, int(np.searchsorted(ends, done + _HASHED_AT_ONCE, side="right")))
+        found[start:stop] = _hashes_of(texts[start:stop], lengths[start:stop])
+        start, done = stop, int(ends[stop - 1])
+    return found
+
+
+def _hashes_of(texts: pl.Series, lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
     ends = np.cumsum(lengths)
     packed = np.frombuffer(texts.str.join("").item().encode(), np.uint8).astype(np.uint64)
     position = np.arange(packed.size) - np.repeat(ends - lengths, lengths)
@@ -272,7 +283,8 @@ def _stir(x: NDArray[np.uint64], each: NDArray[np.uint64], shift: int, factor: i
     """Mix bits in place: high into low by a shift, low into high by multiplying. One round of `mix`."""
     np.right_shift(x, np.uint64(shift), out=each)
     np.bitwise_xor(x, each, out=x)
-    np.multiply(x, np.uint64(factor), out=x)
+    if factor != 1:
+        np.multiply(x, np.uint64(factor), out=x)
 
 
 def _bytes(texts: pl.Series) -> int:

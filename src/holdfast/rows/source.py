@@ -149,6 +149,15 @@ class Taken(Protocol):
         ...
 
 
+class Reserved(Taken, Protocol):
+    """What was taken before a question."""
+
+    @property
+    def number(self) -> int:
+        """The number of the question."""
+        ...
+
+
 class LedgerView(Protocol):
     """The ledger as rows see it: what was reserved in it, and its secrets."""
 
@@ -189,7 +198,7 @@ class Draws(Protocol):
         """Raise the reason why the ledger refused questions of these costs, if too few draws are left."""
         ...
 
-    def rows_for(self, place: Taken, cost: Taken) -> tuple["RowSource", "RowSource | None"]:
+    def rows_for(self, place: Reserved, cost: Taken) -> tuple["RowSource", "RowSource | None"]:
         """Return the rows that answer a question, and those that only check guesses, if the plan has such rows.
 
         Parameters

@@ -210,7 +210,7 @@ def grouped(columns: Sequence[pl.Series], unit: str) -> tuple[list[pl.Series], U
     order = names.alias("unit").to_frame().select(pl.arg_sort_by("unit", maintain_order=True)).to_series()
     moved = np.empty(order.len(), np.int64)
     moved[order.to_numpy()] = np.arange(order.len())
-    return [series.gather(order) for series in columns], Units(_starts(_sizes(names.gather(order))), moved)
+    return [series.gather(order) for series in columns], Units(_starts(lengths_of(names.gather(order))), moved)
 
 
 @dataclass
@@ -309,7 +309,7 @@ class Grouping:
     def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
         # By position, since Polars takes some names for patterns. On one thread: several use 50 % more processor time.
         together = frame.sort(pl.nth(frame.columns.index(self.unit)), multithreaded=False)
-        self._sizes.append(_sizes(together[self.unit]))
+        self._sizes.append(lengths_of(together[self.unit]))
         return together
 
     def _next_file(self) -> Path:
@@ -382,7 +382,8 @@ def _text(series: pl.Series) -> pl.Series:
     return series.cast(pl.String) if isinstance(series.dtype, pl.Categorical | pl.Enum) else series
 
 
-def _sizes(together: pl.Series) -> NDArray[np.int64]:
+def lengths_of(together: pl.Series) -> NDArray[np.int64]:
+    """Return how many rows each unit has, from the units of rows that are grouped by unit."""
     return together.rle().struct.field("len").to_numpy().astype(np.int64)
 
 

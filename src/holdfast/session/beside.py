@@ -19,6 +19,7 @@ data. They may be changed at any time, because the range and the categories of a
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -30,9 +31,12 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.ledger import FileWitness, Witness, content_of, file_beside
+from holdfast.ledger.store import Tip
+from holdfast.ledger.witness import Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.functions.operation import with_article
 from holdfast.queries.synthetic import synthetic_rows
+from holdfast.rows.decks.deck import Deck
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
@@ -193,6 +197,41 @@ def ids_beside(rows: RowSource) -> Callable[[str], pl.Series | None]:
 def ledger_beside(rows: RowSource) -> Path | None:
     """Return the path of the ledger for data on disk; None for data in memory."""
     return None if rows.location is None else file_beside(rows.location)
+
+
+class DeckWitness:
+    """A deck, as a witness in a restore: it saw no entries, but what its ledger had given out for its questions."""
+
+    name = "the deck"
+
+    def __init__(self, deck: Deck) -> None:
+        self._deck = deck
+
+    def newest(self) -> Seen | None:
+        """Return the first entry of the ledger that used the deck, and what it had given out."""
+        mark = self._deck.used
+        return Seen("", Tip(0, mark.ledger, 0, 0, "", *mark.taken)) if any(mark.taken) else None
+
+    def others(self) -> None:
+        """Return None: a deck is told by questions, not by ledgers."""
+
+    def remember(self, seen: Seen) -> None:
+        """Do nothing, as above."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep nobody from anything."""
+        return nullcontext()
+
+    def accept(self, seen: Seen) -> None:
+        """Do nothing: the restored ledger goes on behind what the deck remembers."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
+    """Return all witnesses beside the data; a deck is one itself."""
+    return [*witnesses_beside(rows), *([DeckWitness(rows)] if isinstance(rows, Deck) else [])]
 
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:

@@ -1,6 +1,7 @@
 """A deck: dealt whole or not at all, every card once, used up in order, never rewound."""
 
 import shutil
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from holdfast.rows import fingerprint as content_
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing
 from holdfast.rows.decks.deal import deal
-from holdfast.rows.decks.deck import Cards, Deck, Mark
+from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.rows.decks.sorting import Runs, in_order
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.engines import ENGINES, Engine, Task
@@ -87,6 +88,24 @@ def test_a_missing_text_is_not_an_empty_one(missing: str | None) -> None:
 
     assert content(["x", missing]) == content([missing, "x"])
     assert content(["x", None]) != content(["x", ""])
+
+
+def test_texts_are_hashed_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = pl.Series([f"{i:x}" * (i % 7) for i in range(200)] + ["é" * 500, ""])
+    whole = content_.text_hashes(texts)
+    monkeypatch.setattr(content_, "_HASHED_AT_ONCE", 50)  # also less than one of the texts
+    np.testing.assert_array_equal(content_.text_hashes(texts), whole)
+
+
+def test_hashing_texts_takes_little_memory() -> None:
+    texts = pl.Series(["x" * 100]).new_from_index(0, 200_000)
+    tracemalloc.start()
+    try:
+        content_.text_hashes(texts)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000  # as much as the texts themselves; all at once, 50 times as much
 
 
 def test_batches_do_not_matter_and_keys_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +214,7 @@ def test_a_session_asks_a_deck(deck: Deck) -> None:
         answer = session.mean("id < 2500")
         assert answer.low <= 0.5 <= answer.high
         session.histogram("kind", categories=["kind 1", "kind 2"])
-        assert deck.used == Mark(3 * 400, session.ledger.first)  # of three outcomes, each draw is paid for twice
+        assert deck.used[:2] == (3 * 400, session.ledger.first)  # of three outcomes, each draw is paid for twice
     with hf.Session(deck.location) as session:
         assert session.mean("id < 2500").cached
         session.mean("id < 100")

@@ -1,5 +1,6 @@
 """Decks that keep rows for checks: no card is one of them, all deals and slices keep the same, and both are counted."""
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -18,10 +19,10 @@ from holdfast.rows.decks import dealing, sorting
 from holdfast.rows.decks import kept as kept_
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.dealing import Job
-from holdfast.rows.decks.deck import KEPT, Deck
+from holdfast.rows.decks.deck import KEPT, Deck, Mark
 from holdfast.rows.decks.kept import Division, KeptRows
 from holdfast.rows.scans.files import FileScan
-from holdfast.session.beside import witnesses_beside
+from holdfast.session.beside import witnesses_beside, witnesses_of_a_restore
 
 ROWS, SHARE = 2_000, 0.1
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here
@@ -211,7 +212,7 @@ def test_two_decks_that_keep_rows_that_look_alike_do_not_share_a_ledger(tmp_path
     deal(table, one.location, cards=100, next=True)
 
 
-@pytest.mark.parametrize("stage", ["_deal_here", "_fingerprint", "_write"])
+@pytest.mark.parametrize("stage", ["_deal_here", "_require_same", "_write"])
 def test_a_deal_that_was_interrupted_keeps_what_it_kept(
     table: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +263,57 @@ def test_a_restored_ledger_goes_on_behind_all_cards_that_were_used(table: Path) 
         assert session.ledger.taken.charge % COINS == 300
         session.mean("id > 6")
     assert deck.used.cards == 400
+
+
+@pytest.mark.parametrize("copied", ["before", "under way"])
+def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, copied: str) -> None:
+    """No witness is left: without the deck's mark, cards, statements and checks would be given out a second time."""
+    deck, copy = dealt(table, 800, checks=SHARE), table.with_name("copy")
+    ledger = deck.location.with_name("t.deck.ledger")
+    with hf.Session(deck, rows_per_query=100) as session:
+        session.mean("id > 2")
+        if copied == "before":
+            hf.backup(ledger, copy)
+        session.mean("id > 3")
+        session.check("id > 3", guess=0.5, margin=0.1)
+        if copied == "under way":
+            hf.backup(ledger, copy)
+        place = session._reserve(prepared := session.prepare("id > 4", "check", guess=0.5, margin=0.1))
+        session._draw(prepared, place)  # a check takes no card, and is the last thing that is begun
+        end = place.charge + prepared.cost.charge, place.intervals + prepared.cost.intervals, place.number
+        assert deck.used == Mark(200, session.ledger.first, end)
+    forget_all()
+    deck.location.with_name("t.deck.witness").unlink()
+    ledger.unlink()
+    shutil.copy(copy, ledger)
+    with pytest.raises(PlanConflict, match="holdfast restore BACKUP"):
+        hf.Session(deck)
+    forget_all()
+    deck.location.with_name("t.deck.witness").unlink(missing_ok=True)
+    done = hf.restore(copy, ledger, witnesses=witnesses_of_a_restore(deck))
+    assert (done.lost, done.begun) == (0, 3 if copied == "before" else 1)
+    assert "their answers, if any, are lost" in done.sentences()[0]
+    with hf.Session(deck) as session:
+        taken = session.ledger.taken
+        assert (taken.charge, taken.intervals) == end[:2]
+        before = session.ledger.head.seq
+        session.mean("id > 5")
+        session.check("id > 5", guess=0.99, margin=0.3)
+        assert [each.place.number for each in session.ledger.entries(before + 1)] == [end[2] + 1, end[2] + 2]
+    assert deck.used.cards == 300
+
+
+def test_a_backup_of_another_ledger_than_the_decks_is_refused(table: Path) -> None:
+    deck, copy = dealt(table, 500, checks=SHARE), table.with_name("copy")
+    ledger = deck.location.with_name("t.deck.ledger")
+    with hf.Session(deck, rows_per_query=100) as session:
+        session.mean("id > 2")
+        hf.backup(ledger, copy)
+    (deck.location / "used").unlink()
+    deck = Deck(deck.location)
+    deck.hand("another", 0, 100, (100, 1, 1))
+    with pytest.raises(InvalidArgument, match="another ledger than the one that the deck saw"):
+        hf.restore(copy, ledger, witnesses=witnesses_of_a_restore(deck))
 
 
 def test_what_only_kept_rows_lack_is_not_declared_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ def test_a_deck_that_is_too_small_is_not_claimed(deck: Deck) -> None:
             session.mean("id > 5")
         assert deck.used == Mark(0, "")
         session.mean("id > 5", rows_per_query=20)
-        assert deck.used == Mark(20, session.ledger.first)
+        assert deck.used[:2] == (20, session.ledger.first)
 
 
 def test_a_deck_is_claimed_once_and_by_one_ledger(deck: Deck) -> None:
@@ -259,13 +259,13 @@ def test_a_ledger_that_somebody_else_began_is_compared_with_the_deck(table: Path
 
 
 def test_a_session_that_opens_while_another_takes_cards_does_not_take_its_ledger_for_an_old_copy(deck: Deck) -> None:
-    deck.hand("ledger", 0, 10)
+    deck.hand("ledger", 0, 10, (10, 1, 1))
 
-    def taken() -> int:
-        deck.hand("ledger", 10, 10)  # somebody else, just now
-        return 10
+    def taken() -> Cost:
+        deck.hand("ledger", 10, 10, (20, 2, 2))  # somebody else, just now
+        return Cost(10, 1)
 
-    deck.join("ledger", taken)
+    deck.join("ledger", taken, lambda taken: taken.charge)
 
 
 # -- the last cards -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.registry import Registry
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.scan import ColumnsLeftOut
 from holdfast.schema import Type
 from plain_query import rows_of
@@ -420,3 +422,33 @@ def test_a_source_is_recognized_without_computing_its_fingerprint():
 
     foreign = Foreign()
     assert open_rows(foreign) is foreign
+
+
+@pytest.mark.parametrize(("unit", "said"), [(None, "the same call resumes"), ("id", "the same call starts over")])
+def test_an_interrupt_says_what_the_same_call_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unit: str | None, said: str
+) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": [1, 1, 2], "x": [1.0, 2.0, 3.0]}).write_parquet(path)
+
+    def interrupted(self: FileScan, after: int = 0) -> Iterator[pl.DataFrame]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(FileScan, "batches", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_rows(path, unit=unit, progress=True)
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / ".t.parquet.holdfast.partial").exists() == (unit is None)
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_what_a_killed_process_left_is_not_passed_over_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], unit: str | None
+) -> None:
+    path, partial = tmp_path / "t.parquet", tmp_path / ".t.parquet.holdfast.partial"
+    pl.DataFrame({"id": [1, 1, 2], "x": [1.0, 2.0, 3.0]}).write_parquet(path)
+    partial.mkdir()
+    (partial / "chunk.1").write_bytes(b"rows")
+    assert len(open_rows(path, unit=unit, progress=True)) == (3 if unit is None else 2)
+    assert "all rows were read again" in " ".join(capsys.readouterr().err.split())

@@ -38,7 +38,7 @@ from holdfast.randomness import keyed_generator
 from holdfast.rows.columns import Storage
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.fingerprint import Content
-from holdfast.rows.source import LedgerView, RowSource, Taken
+from holdfast.rows.source import LedgerView, Reserved, RowSource, Taken
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class CardDraws:
 
     def join(self) -> None:
         """Refuse a deck whose cards were used beyond what this ledger has taken, or by another ledger."""
-        self._deck.join(self._ledger.first, lambda: self._cards(self._ledger.taken))
+        self._deck.join(self._ledger.first, lambda: self._ledger.taken, self._cards)
 
     @property
     def reach(self) -> tuple[int, int, int]:
@@ -268,9 +268,10 @@ class CardDraws:
         """Refuse with the number of cards, if too few are left."""
         self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
 
-    def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
+    def rows_for(self, place: Reserved, cost: Taken) -> "tuple[RowSource, RowSource | None]":
         """Return a new hand for the question, and the rows that check guesses, which all questions share."""
-        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost)), self._deck.kept
+        taken = place.charge + cost.charge, place.intervals + cost.intervals, place.number
+        return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost), taken), self._deck.kept
 
     def _cards(self, *taken: Taken) -> int:
         """Like `cards_taken`, for all of these together."""

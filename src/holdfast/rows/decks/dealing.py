@@ -31,7 +31,7 @@ from holdfast.rows.disk.folder import Dealt, Manifest
 from holdfast.rows.disk.ingest import Together, reported, vouch
 from holdfast.rows.disk.partial import Note, clear, swap_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
-from holdfast.rows.fingerprint import Coder, Content, Part
+from holdfast.rows.fingerprint import Coder, Part
 from holdfast.rows.scans.scan import Origin, Scan
 
 _FORMAT = 6  # the version of the dealing procedure: another one would deal other cards
@@ -131,7 +131,9 @@ class Job:
                     begun, runs = self._deal_there(engine, note, scratch, rate, supply.rows, advance, stack)
             if self.scan.moment() != before or runs.content.rows != supply.rows:
                 raise self._changed()
-            fingerprint, order = self._fingerprint(runs.content, kept), self._order(runs.order)
+            fingerprint = runs.content.fingerprint() if kept is None else kept.fingerprint(runs.content, self.scan)
+            order = "" if runs.order is None else runs.order.fingerprint()
+            self._require_same(fingerprint, order)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
             with reported(
                 f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress, kept=known
@@ -305,26 +307,16 @@ class Job:
             raise self._another()
         return keep(division, supply, self.work / KEPT, self.scan, self.origin, self.complete)
 
-    def _fingerprint(self, dealt: Content, kept: KeptRows | None) -> str:
-        """Return the hash of the whole table, and of which rows are kept; raise if earlier cards have another one."""
-        found = dealt.fingerprint() if kept is None else kept.fingerprint(dealt, self.scan)
-        for path in self.paths:
-            for folder in deals_in(path)[:1]:
-                if _dealt(folder).fingerprint != found:
-                    raise self._another()
-        return found
+    def _require_same(self, fingerprint: str, order: str) -> None:
+        """Refuse if earlier cards are of another table, of other rows that are kept, or number the rows otherwise.
 
-    def _order(self, numbered: Content | None) -> str:
-        """Return the hash of which row has which number; raise if earlier cards have another one.
-
-        Otherwise two cards with different numbers could be copies of the same row.
+        With other numbers, two cards with different numbers could be copies of the same row.
         """
-        found = "" if numbered is None else numbered.fingerprint()
         for path in self.paths:
             for folder in deals_in(path)[:1]:
-                if _dealt(folder).order != found:
+                dealt = _dealt(folder)
+                if (dealt.fingerprint, dealt.order) != (fingerprint, order):
                     raise self._another()
-        return found
 
     def _another(self) -> RowSourceError:
         return RowSourceError(
@@ -342,7 +334,7 @@ def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series
     else:
         assert isinstance(column, NumberFiles)
         column.add(part.values, part.valid)
-    column.flush()
+    column.start_saving()
 
 
 def _first_cards(ordered: Iterator[Block], count: int) -> Iterator[Block]:

@@ -35,17 +35,22 @@ from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt
 from holdfast.rows.disk.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.posix import fcntl, mmap
 from holdfast.rows.draws import Indices, Selection
-from holdfast.rows.source import LedgerView
+from holdfast.rows.source import LedgerView, Taken
 from holdfast.schema import Schema
 
 _SLOT = 256  # bytes; written at once
 
 
 class Mark(NamedTuple):
-    """How far a deck is used: all cards before number `cards`, by the ledger with this first entry."""
+    """How far a deck is used: all cards before number `cards`, by the ledger with this first entry.
+
+    `taken` is what that ledger had given out by then: charge, statements, and questions. A restore needs it if nothing
+    else remembers: checks take no card, and cards do not say how many statements were made.
+    """
 
     cards: int
     ledger: str
+    taken: tuple[int, int, int] = (0, 0, 0)
 
 
 UNUSED = Mark(0, "")
@@ -86,7 +91,10 @@ class UsedFile:
                 slot = os.pread(file, _SLOT, 0)
                 # Parse the slot only if another process has written since this one last did.
                 found = self._last[1] if slot == self._last[0] else _read(slot)
-                if found == UNUSED or (found.ledger == mark.ledger and found.cards < mark.cards):
+                if found.ledger == mark.ledger and (found.cards > mark.cards or found.taken > mark.taken):
+                    # Whoever is given later cards is given later statements, too: the largest belong together.
+                    mark = Mark(max(found.cards, mark.cards), mark.ledger, max(found.taken, mark.taken))
+                if found.ledger in ("", mark.ledger) and mark != found:
                     self._last = (_written(mark), mark)
                     os.pwrite(file, self._last[0], 0)
             finally:
@@ -110,7 +118,8 @@ class UsedFile:
 
 
 def _written(mark: Mark) -> bytes:
-    body = f"{mark.cards} {mark.ledger}".encode()
+    charge, statements, questions = mark.taken
+    body = f"{mark.cards} {mark.ledger} {charge} {statements} {questions}".encode()
     return (sha256(body).hexdigest()[:16].encode() + b" " + body + b"\n").ljust(_SLOT)
 
 
@@ -119,8 +128,11 @@ def _read(slot: bytes) -> Mark:
     checksum, _, body = slot.rstrip().partition(b" ")
     if not body or checksum != sha256(body).hexdigest()[:16].encode():
         return UNUSED
-    cards, _, ledger = body.decode().partition(" ")
-    return Mark(int(cards), ledger)
+    cards, ledger, *taken = body.decode().split(" ")
+    if not taken:  # written by a version that did not record it
+        return Mark(int(cards), ledger)
+    charge, statements, questions = map(int, taken)
+    return Mark(int(cards), ledger, (charge, statements, questions))
 
 
 USED, KEPT = "used", "kept"
@@ -406,18 +418,25 @@ class Deck:
                 unit="cards",
             )
 
-    def join(self, ledger: str, taken: Callable[[], int]) -> None:
-        """Refuse if another ledger used the deck, or if more cards were used than this ledger has `taken`.
+    def join(self, ledger: str, taken: Callable[[], Taken], cards: Callable[[Taken], int]) -> None:
+        """Refuse if another ledger used the deck, or if questions used it that this ledger does not count.
 
-        `ledger` is the hash of the ledger's first entry.
+        Parameters
+        ----------
+        ledger
+            The hash of the ledger's first entry.
+        taken, cards
+            What the ledger has given out, and how many cards that is.
         """
         mark = self.used
         self._require_own(mark, ledger)
         reached = taken()  # read after the mark: a process that takes cards meanwhile writes to the ledger first
-        if mark.cards > reached:
+        # Checks take no card, so both are compared.
+        if mark.cards > cards(reached) or mark.taken[:2] > (reached.charge, reached.intervals):
             raise PlanConflict(
-                f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger only up to card"
-                f" {reached:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
+                f"The ledger of {self._folder} lacks questions that used the deck, up to card {mark.cards:,}: it is an"
+                " old copy. Restore the newest one, or let any backup go on behind these questions: holdfast restore"
+                f" BACKUP {self._folder.name}."
             )
 
     def claim(self, ledger: str) -> None:
@@ -426,7 +445,7 @@ class Deck:
             self._require_own(self._used.note(Mark(0, ledger)), ledger)
             self._claimed = ledger
 
-    def hand(self, ledger: str, start: int, count: int) -> Hand:
+    def hand(self, ledger: str, start: int, count: int, taken: tuple[int, int, int] = (0, 0, 0)) -> Hand:
         """Return cards `start` to `start + count - 1`, for the one question that they are reserved for.
 
         Parameters
@@ -435,10 +454,12 @@ class Deck:
             The first entry of the ledger that reserved them.
         start, count
             The number of the first card, and how many.
+        taken
+            What the ledger had given out when this question was reserved, including it: see `Mark`.
         """
         if count:  # a check needs none, and its place may lie beyond the cards of this slice
             self.require(start, count)
-        self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
+        self._require_own(self._used.note(Mark(start + count, ledger, taken)), ledger)
         return Hand(self, range(start, start + count))
 
     def find(self, numbers: range) -> list[tuple[Cards, range]]:

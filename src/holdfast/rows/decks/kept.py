@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
-from holdfast.rows.decks.supply import Supply, lengths_of
+from holdfast.rows.decks.supply import Supply, skipping
 from holdfast.rows.disk.folder import DIVISION, Manifest
 from holdfast.rows.disk.ingest import write_rows
 from holdfast.rows.disk.partial import swap_in, write_whole
 from holdfast.rows.fingerprint import Content
 from holdfast.rows.scans.scan import Origin, Scan
+from holdfast.rows.units import lengths_of
 
 _MOST = 10**9 - 1  # rows or units: the limit of numpy's hypergeometric distribution
 _PIECE = 1 << 18  # rows or units decided at once; a different value would select other rows in the next deal
@@ -65,7 +66,7 @@ class Division:
         """Yield, batch after batch, the rows that are kept and the others."""
         masks, mask = self.masks(), np.zeros(0, np.bool_)
         for batch in supply.read(0):
-            lengths = None if supply.unit is None else lengths_of(batch, supply.unit)
+            lengths = None if supply.unit is None else lengths_of(batch[supply.unit])
             count = batch.height if lengths is None else lengths.size
             while mask.size < count:  # rows beyond those counted are not kept; a later count notices them
                 mask = np.concatenate([mask, next(masks, np.zeros(count, np.bool_))])
@@ -77,9 +78,7 @@ class Division:
         """Return the supply of the other rows, from which cards are dealt."""
 
         def read(after: int) -> Iterator[pl.DataFrame]:
-            for _, batch in self.halves(supply):
-                yield batch.slice(after)
-                after -= min(after, batch.height)
+            return skipping((others for _, others in self.halves(supply)), after)
 
         return replace(supply, rows=supply.rows - rows_kept, drawn=supply.drawn - self.kept, read=read)
 

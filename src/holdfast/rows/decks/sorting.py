@@ -38,6 +38,7 @@ MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
 _CACHED = 1 << 18  # cards whose numbers stay in the processor's cache while they are put in order
 _ENOUGH = 1 << 9  # ranges; with more, a run's part of each range gets small
 _PIECE = 1 << 14  # texts read at once
+_RUN = 2  # blocks in a run: the larger its part of a range, the faster it is written
 
 
 def block_for(sample: pl.DataFrame) -> int:
@@ -119,7 +120,7 @@ class Runs:
     coder
         Turns the columns of the table into arrays.
     ranges, block
-        The number of ranges; how many cards are collected for a run.
+        The number of ranges, and how many cards a block has; a run has several blocks.
     """
 
     def __init__(self, folder: Path, coder: Coder, ranges: int, block: int) -> None:
@@ -183,7 +184,7 @@ class Runs:
             self.order.include(piece.rows, piece.order)
         self.missing = [a or b for a, b in zip(self.missing, piece.missing, strict=True)]
         self._waiting.append(piece)
-        if sum(int(each.counts.sum()) for each in self._waiting) >= self._block:
+        if sum(int(each.counts.sum()) for each in self._waiting) >= _RUN * self._block:
             self.write()
 
     def write(self) -> None:

@@ -8,7 +8,7 @@ The number of rows or units must be known before the first card is dealt.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from holdfast.errors import RowSourceError
 from holdfast.rows.decks.cards import chunks
 from holdfast.rows.scans.scan import Scan
-from holdfast.rows.units import Grouping
+from holdfast.rows.units import Grouping, lengths_of
 
 MOST_ROWS = 1 << 20  # of one unit: they are in memory together, once for every time the unit is drawn from a chunk
 
@@ -110,7 +110,7 @@ def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
     tail: pl.DataFrame | None = None
     for batch in grouping.batches(scan.batches(), scan.rows()):
         batch = batch if tail is None else pl.concat([tail, batch])
-        last = int(lengths_of(batch, unit)[-1])
+        last = int(lengths_of(batch[unit])[-1])
         if last > MOST_ROWS:
             raise RowSourceError(
                 f"A unit of {unit!r} has more than {MOST_ROWS:,} rows, and a card holds all rows of its unit. Open the"
@@ -142,18 +142,17 @@ class Spool:
 
     def read(self, after: int) -> Iterator[pl.DataFrame]:
         """Yield the rows that follow the first `after` rows."""
-        for number in range(self.files):
-            batch = pl.read_ipc(self._path(number))
-            yield batch.slice(after)
-            after -= min(after, batch.height)
+        yield from skipping((pl.read_ipc(self._path(number)) for number in range(self.files)), after)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}.rows"
 
 
-def lengths_of(together: pl.DataFrame, unit: str) -> NDArray[np.int64]:
-    """Return how many rows each unit has, in a frame grouped by unit."""
-    return together[unit].rle().struct.field("len").to_numpy().astype(np.int64)
+def skipping(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """Yield batches without their first rows."""
+    for batch in batches:
+        yield batch.slice(rows)
+        rows -= min(rows, batch.height)
 
 
 def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
@@ -163,7 +162,7 @@ def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[tuple[pl.
     >>> [lengths.tolist() for _, lengths in whole_units(frame, "unit", 3)]
     [[3], [1, 2]]
     """
-    lengths = lengths_of(batch, unit)
+    lengths = lengths_of(batch[unit])
     ends, first, start = np.cumsum(lengths), 0, 0
     while first < lengths.size:
         last = max(first + 1, int(np.searchsorted(ends, start + size, side="right")))

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.disk.posix import mmap
+from holdfast.rows.disk.posix import mmap, start_writing
 
 BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
@@ -247,7 +247,9 @@ class ArrayFile:
     def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None, *, over: bool = False) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), 0
         self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
-        self._file = path.open("r+b" if over else "w+b", buffering=1 << 20)
+        # A small buffer: what does not fit into it is written from where it is, without a copy.
+        self._file = path.open("r+b" if over else "w+b", buffering=1 << 16)
+        self._saving = 0  # bytes that the disk was told to write
         self._file.write(bytes(HEADER))  # a placeholder: the header is written at the end, when the length is known
 
     def append(self, values: NDArray[Any]) -> None:
@@ -288,6 +290,13 @@ class ArrayFile:
     def flush(self) -> None:
         """Let readers see what was appended."""
         self._file.flush()
+
+    def start_saving(self) -> None:
+        """Flush, and let the disk begin with what is new, so that `close` has less to wait for."""
+        self._file.flush()
+        end = HEADER + self.count * self.dtype.itemsize
+        start_writing(self._file.fileno(), self._saving, end - self._saving)
+        self._saving = end
 
     def close(self) -> None:
         """Write the header and make the file durable."""

@@ -36,10 +36,10 @@ class ColumnFiles(ABC):
     def append(self, series: pl.Series) -> None:
         """Add one batch."""
 
-    def flush(self) -> None:
-        """Flush everything to the operating system."""
+    def start_saving(self) -> None:
+        """Flush everything, and let the disk begin with it."""
         for file in self._open:
-            file.flush()
+            file.start_saving()
 
     def so_far(self) -> dict[str, Any]:
         """Flush everything to the operating system; return the state that `go_on` needs."""

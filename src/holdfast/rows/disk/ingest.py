@@ -5,8 +5,9 @@
     vouch      write the manifest last; make everything durable; then give the folder its name
 
 A process that is interrupted or killed leaves what it has written, and the next one resumes there if the table is still
-in the same state: the files are compared with their hashes, and their rows are not read again from the source. Streams,
-database queries and rows grouped by unit start over.
+in the same state: the files are compared with their hashes, and their rows are not read again from the source. Streams
+and database queries start over, and so do rows grouped by unit: they are hashed in the order of the table, and stored
+in another.
 """
 
 import json
@@ -23,18 +24,22 @@ import polars as pl
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
-from holdfast.rows.decks.supply import lengths_of
 from holdfast.rows.disk.array_files import Incomplete
 from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.units import Grouping
+from holdfast.rows.units import Grouping, lengths_of
 
 # Distinct texts that a dictionary may hold. During ingestion all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
+_KEPT = "What was done so far is kept: the same call resumes there, if the table is still the same."
+_DROPPED = (
+    "What was done so far is not kept: a stream, a database, an engine or rows grouped by unit cannot be resumed, so"
+    " the same call starts over."
+)
 _OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"((\.[0-9a-f]+)?\.new)?")
 
 
@@ -140,9 +145,7 @@ def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list
     if columns:
         done = columns[0].digest.rows
     else:
-        if any(partial.iterdir()):
-            message = f"Earlier work could not be resumed: all rows were read again. {message}".strip()
-        clear(partial)
+        message = _cleared(partial, message)
         columns = _columns(scan.columns, partial)
     with (
         reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message, note.known) as advance,
@@ -156,6 +159,14 @@ def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list
                 note.write([column.so_far() for column in columns])
     note.remove()
     return columns
+
+
+def _cleared(partial: Path, message: str) -> str:
+    """Remove what an interrupted process left; return the message to print, which says so."""
+    if any(partial.iterdir()):
+        message = f"Earlier work could not be resumed: all rows were read again. {message}".strip()
+    clear(partial)
+    return message
 
 
 def _begun(scan: Scan, partial: Path, note: Note) -> list[ColumnFiles]:
@@ -178,10 +189,10 @@ def _fill_by_unit(
     scan: Scan, partial: Path, progress: bool | None, unit: str, name: str
 ) -> tuple[list[ColumnFiles], "Together"]:
     """Write columns with rows grouped by unit, and where units begin."""
-    clear(partial)
+    message = _cleared(partial, scan.note)
     grouping = Grouping(unit, partial, scan.columns, name)
     columns = _columns(scan.columns, partial, hashed=False)
-    with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance, _closing(columns):
+    with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message) as advance, _closing(columns):
         for batch in grouping.batches(scan.batches(), scan.rows()):
             _append(columns, batch)
             advance(batch.height)
@@ -209,7 +220,7 @@ def write_rows(
         for batch in batches:
             _append(columns, batch)
             if starts is not None and unit is not None:
-                starts.append(lengths_of(batch, unit))
+                starts.append(lengths_of(batch[unit]))
     together = None
     if starts is not None and unit is not None:
         together = Together(unit, starts, [column.digest for column in columns])
@@ -303,7 +314,7 @@ def reported(
     note
         A line to print afterwards.
     kept
-        Whether interrupted work can be resumed; then an interrupt prints a line that says so.
+        Whether interrupted work can be resumed; an interrupt prints a line that says so, or that it starts over.
     """
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda rows: None
@@ -326,11 +337,7 @@ def reported(
             task = bar.add_task(what, total=total())
             yield lambda rows: bar.advance(task, rows)
     except KeyboardInterrupt:
-        if kept:
-            console.print(
-                "What was done so far is kept: the same call resumes there, if the table is still the same.",
-                markup=False,
-            )
+        console.print(_KEPT if kept else _DROPPED, markup=False)
         raise
     if note:
         console.print(note, markup=False)

@@ -30,7 +30,7 @@ _NOTE = "begun.json"
 def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
     """Yield a locked partial folder beside the final one; what remains of it afterwards is removed.
 
-    If `kept`, a process that dies or is interrupted leaves it for the next process to resume.
+    A process that dies leaves it for the next one, and if `kept`, so does one that is interrupted.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     while True:
@@ -47,8 +47,6 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
         os.close(handle)  # the folder we waited for was finished and renamed: try again
     interrupted = False
     try:
-        if not kept:
-            clear(partial)
         yield partial
     except BaseException as problem:
         interrupted = not isinstance(problem, Exception)
