@@ -25,6 +25,7 @@ from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.functions.operation import Operation
 from holdfast.queries.node import SUM
 from holdfast.questions import KINDS
+from holdfast.questions.check import usual_margin
 from holdfast.questions.kind import Kind
 
 HERE = Path(__file__).parent
@@ -237,9 +238,10 @@ def _margin(rows: int, count: int) -> float:
 
 
 def _checked(held: int, count: int) -> float:
-    """How far a guess that holds can be off, beyond its own margin, on so many held rows while guesses hold."""
+    """How far a guess that holds can be off, its usual margin included, on so many held rows while guesses hold."""
     found = holdfast.plan(rows=held, queries=count).readings
-    return next(one.margin for one in found if one.way == "checks" and "best" in one.pace)
+    beyond = next(one.margin for one in found if one.way == "checks" and "best" in one.pace)
+    return beyond + usual_margin(0.5, held, explored=held)
 
 
 def _percent(outwards: Callable[[float], int], share: float) -> str:

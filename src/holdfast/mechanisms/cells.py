@@ -77,7 +77,7 @@ class Cells:
         else:
             pieces = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
             totals = np.sum([query.totals(source.sample(query, piece, rng)) for piece in pieces], axis=0)
-        return Cell((), min(self.draws, n), query.speaking(n), query.outcome(totals))
+        return Cell((), min(self.draws, n), query.least_rows(n), query.outcome(totals))
 
 
 MECHANISMS.register("cells", Cells)

@@ -68,7 +68,7 @@ class Guess(Folded):
         """Whether it is about a group, which may turn out to be too small."""
         return isinstance(self.statistic, GroupMean)
 
-    def speaking(self, rows: int) -> int:
+    def least_rows(self, rows: int) -> int:
         """Return the least number of rows that the measure is about, out of `rows`."""
         return self.at_least if self.group else rows
 
@@ -174,7 +174,7 @@ class DifferenceGuess(Guess):
         """Two groups."""
         return True
 
-    def speaking(self, rows: int) -> int:
+    def least_rows(self, rows: int) -> int:
         """Return the least number of rows that the difference is about, in both groups together."""
         return 2 * self.at_least
 

@@ -198,7 +198,7 @@ def check(
         return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
     def margin_now(answered: Answered) -> float:
-        rows = guessed.speaking(guarantee.terms.rows)
+        rows = guessed.least_rows(guarantee.terms.rows)
         answer, _ = finish(answered.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, answered)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
 
@@ -294,7 +294,7 @@ def _guessed(
         found = None if explored is None else _explored(asked, explored)
     if at_least is not None:
         valid.whole(at_least=at_least)
-        if group and replace(asked, at_least=int(at_least)).speaking(rows) > rows:
+        if group and replace(asked, at_least=int(at_least)).least_rows(rows) > rows:
             raise InvalidArgument(
                 f"at_least must be no more than there are rows ({rows:,} are kept aside); got {at_least:,}.",
                 name="at_least",
@@ -320,15 +320,14 @@ def _guessed(
         # Known without looking: a value in [0, 1] whose mean is x has at most the deviation sqrt(x (1 - x)).
         widest = sqrt((guess - low) * (high - guess))
         deviation = widest if found is None else min(widest, found.deviation)
-        speak = replace(asked, at_least=int(at_least or 0)).speaking(rows)
-        least = (high - low) / min(speak, draws)  # the weight of one row
-        # The held rows differ from the population, and a sample of them differs from the held rows.
-        error = sqrt(1 / speak + (1 / draws if draws < rows else 0.0))
-        spread = ERRORS * error
+        counted = replace(asked, at_least=int(at_least or 0)).least_rows(rows)
+        explored_rows = None
         if found is not None and guess == found.mean:
-            seen = replace(asked, at_least=round(found.share * found.rows) if group else 0).speaking(found.rows)
-            spread = max(spread, APART * sqrt(error**2 + 1 / seen))
-        margin = _rounded(max(least, spread * deviation))
+            seen = replace(asked, at_least=round(found.share * found.rows) if group else 0)
+            explored_rows = seen.least_rows(found.rows)
+        sampled = draws if draws < rows else None
+        margin = usual_margin(deviation / (high - low), counted, sampled, explored_rows) * (high - low)
+        margin = _rounded(margin)
         if guess - margin <= low and high <= guess + margin:
             raise InvalidArgument(
                 "margin must be given: so few rows count here that the usual one covers the whole range, and any guess"
@@ -344,6 +343,27 @@ def _guessed(
     if left_out:
         guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
     return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))
+
+
+def usual_margin(deviation: float, counted: int, sampled: int | None = None, explored: int | None = None) -> float:
+    """Return the margin of a guess in [0, 1] for which none is given: some standard errors of what it is compared with.
+
+    Parameters
+    ----------
+    deviation
+        The standard deviation of the values.
+    counted, sampled
+        How many held rows the guess is about at least, and how many of them are read, if not all.
+    explored
+        How many rows of the exploration part the guess comes from, if it does.
+    """
+    # The held rows differ from the population, and a sample of them differs from the held rows.
+    error = sqrt(1 / counted + (1 / sampled if sampled else 0.0))
+    spread = ERRORS * error
+    if explored is not None:
+        spread = max(spread, APART * sqrt(error**2 + 1 / explored))
+    one_row = 1 / min(counted, sampled or counted)
+    return max(one_row, spread * deviation)
 
 
 def _missing(name: str, what: str) -> InvalidArgument:
