@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import click
 
-from holdfast.cli.command import Argument, Command, Group
+from holdfast.cli.command import Argument, Command, CommandGroup
 from holdfast.cli.options import Json
 from holdfast.cli.output import note, say, show_json, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
@@ -71,7 +71,7 @@ def _command(name: str) -> click.Command:
     )
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """Finds commands by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -181,7 +181,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A command with subcommands, which its help lists in their order, with the whole first line of theirs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -195,10 +195,10 @@ class Group(click.Group):
             formatter.write_dl([(name, ((own and own.help) or "").partition("\n")[0]) for name, own in found])
 
 
-def group(function: Callable[..., None], *own: Callable[..., None]) -> Group:
+def group(function: Callable[..., None], *own: Callable[..., None]) -> CommandGroup:
     """Return a command with subcommands, each named like its function; the first function's docstring is the help."""
     commands = [Command(each.__name__, each, no_args_is_help=True) for each in own]
-    return Group(function.__name__, commands, help=cleandoc(function.__doc__ or ""), no_args_is_help=True)
+    return CommandGroup(function.__name__, commands, help=cleandoc(function.__doc__ or ""), no_args_is_help=True)
 
 
 def _with_registered(text: str) -> str:

@@ -193,7 +193,7 @@ class BufferPool(threading.local):
 FEW_TEXTS = 1_000  # up to this many texts, comparing them one by one is faster than Polars
 
 
-class Asking(NamedTuple):
+class Evaluator(NamedTuple):
     """How a query is evaluated: on a frame, and on arrays of columns if it can be."""
 
     of_frame: Callable[[pl.DataFrame], NDArray[Any]]
@@ -302,7 +302,7 @@ class CodedText:
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
 
     def asked(
-        self, ask: Asking, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
+        self, ask: Evaluator, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
     ) -> NDArray[Any]:
         """Return the value of each row of a query on this column, evaluating each text among the rows once.
 
@@ -320,7 +320,7 @@ class CodedText:
         values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
         return values
 
-    def asked_of(self, ask: Asking, name: str, codes: NDArray[np.int64]) -> NDArray[Any]:
+    def asked_of(self, ask: Evaluator, name: str, codes: NDArray[np.int64]) -> NDArray[Any]:
         """Return the value for each of a few codes."""
         if ask.of_arrays is not None and self._in_array is not None:
             return ask.of_arrays({name: self._in_array[codes]})
@@ -353,7 +353,7 @@ class CodedText:
         few = self.valid is None and self.dictionary.len() <= FEW_TEXTS
         return np.array(self.dictionary.to_list(), dtype=object) if few else None
 
-    def _asked(self, ask: Asking, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
+    def _asked(self, ask: Evaluator, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
         if ask.of_arrays is not None and self._in_array is not None:
             return ask.of_arrays({name: self._in_array[drawn]})
         return ask.of_frame(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` would use threads

@@ -19,7 +19,16 @@ from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, 
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import Asking, BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import (
+    BufferPool,
+    CodedText,
+    Evaluator,
+    Numbers,
+    PackedText,
+    Storage,
+    StoredColumn,
+    take_into,
+)
 from holdfast.rows.disk.packs import KeptElsewhere, Packs
 from holdfast.rows.draws import (
     AllRows,
@@ -320,7 +329,7 @@ class LocalRows:
                 continue
             texts = self._texts_of(function, rows)
             if texts is not None:
-                found.append(texts.asked(_asking(function), columns[0], rows, _pool, every=scan))
+                found.append(texts.asked(_evaluator(function), columns[0], rows, _pool, every=scan))
                 continue
             found.append(self._numbers_of(function, rows))
             if found[-1] is None:
@@ -389,7 +398,7 @@ class LocalRows:
                 row_values.append(drawn[place].astype(np.bool_))
             else:
                 name = function.columns[0]
-                row_values.append(texts[name].asked_of(_asking(function), name, drawn[name]))
+                row_values.append(texts[name].asked_of(_evaluator(function), name, drawn[name]))
         return query.combined(row_values), times[occurring]
 
     def _on_plain(self, function: Function) -> bool:
@@ -546,9 +555,9 @@ def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDA
     return part, draw
 
 
-def _asking(function: Function) -> Asking:
+def _evaluator(function: Function) -> Evaluator:
     """Return how to evaluate a function of texts that gives numbers or booleans."""
-    return Asking(partial(_array_of, function), function.direct)
+    return Evaluator(partial(_array_of, function), function.direct)
 
 
 def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:

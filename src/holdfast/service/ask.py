@@ -65,7 +65,7 @@ Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
 
-class Reserved:
+class QuotaReservation:
     """A reservation. `kept`: how many answers stay held after the block: draws that are paid for but never shown."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Quotas:
         dataset: str,
         quota: int,
         answers: int,
-    ) -> Iterator[Reserved]:
+    ) -> Iterator[QuotaReservation]:
         """Hold this many answers of the quota during the block; refuse if fewer are left.
 
         If the block fails after rows were drawn, the budget has paid, so the answers stay held, unless the answer is
@@ -103,7 +103,10 @@ class Quotas:
             connection.execute(delete(reservations).where(reservations.c.expires <= now))
             reserved = connection.scalar(_reserved(analyst, dataset))
             connection.execute(insert(reservations).values(reservation | {"expires": now + RESERVATION_SECONDS}))
-        held, work.begun = Reserved(), False  # what an earlier step of the same request drew had its own reservation
+        held, work.begun = (
+            QuotaReservation(),
+            False,
+        )  # what an earlier step of the same request drew had its own reservation
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
@@ -329,10 +332,10 @@ class AskService:
 
     def held(
         self, served: ServedDataset, token: Token, answers: int, work: Work, written: Callable[[], bool]
-    ) -> AbstractContextManager[Reserved]:
+    ) -> AbstractContextManager[QuotaReservation]:
         """Hold this many answers of the token's quota, if it has one, during a block; `written`: as for `reserve`."""
         if token.quota is None or answers == 0:
-            return nullcontext(Reserved())
+            return nullcontext(QuotaReservation())
         held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
         return self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
 
