@@ -106,7 +106,7 @@ class Quotas:
         held, work.begun = (
             QuotaReservation(),
             False,
-        )  # what an earlier step of the same request drew had its own reservation
+        )  # an earlier step of the same request had its own
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
