@@ -19,7 +19,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block, tallied
-from holdfast.rows.source import DealtRows, Draws, Kept, LedgerView, RowSource, Taken
+from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, RowSource, Taken
 from holdfast.schema import Schema
 
 DRAWERS = "drawers"  # the purpose of the ledger's key for them
@@ -45,7 +45,7 @@ class TableDraws:
     def __init__(self, rows: RowSource, plan: Plan, ledger: LedgerView) -> None:
         self._rows, self._ledger = rows, ledger
         self._held = plan.terms.all_rows - plan.terms.rows
-        self._kept = rows if isinstance(rows, Kept) else None
+        self._kept = rows if isinstance(rows, OnDisk) else None
 
     def join(self) -> None:
         """Refuse nothing: a table does not limit which ledgers draw from it."""

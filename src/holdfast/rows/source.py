@@ -123,7 +123,7 @@ class Folds(Protocol):
 
 
 @runtime_checkable
-class Kept(Protocol):
+class OnDisk(Protocol):
     """An optional ability of a row source: to report that its files are damaged, and to close them."""
 
     def require_sound(self) -> None:

@@ -37,7 +37,7 @@ from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
-from holdfast.rows.source import Kept, RowVerbs, Table
+from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 from holdfast.session.answering import Answering
@@ -135,7 +135,7 @@ class Session(Answering, Verbs):
             raise InvalidArgument(f"data must have at least 2 rows; {source.name} has 1.", name="data")
         schema = declare(source, bounds=bounds, categories=categories, labels=labels)
         # Close only what this session opened: rows that the caller opened may serve other sessions.
-        self._opened = source if isinstance(source, Kept) and source is not data else None
+        self._opened = source if isinstance(source, OnDisk) and source is not data else None
         place = ledger_beside(source) if ledger is None else ledger
         opened = open_ledger(
             place,

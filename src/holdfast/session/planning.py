@@ -94,11 +94,11 @@ def plan(
 def _counted(data: "Table", unit: str | None) -> tuple[int, str | None]:
     """Return how many rows or units the data have, and the column that names the units."""
     from holdfast.rows.open import open_rows
-    from holdfast.rows.source import Kept
+    from holdfast.rows.source import OnDisk
 
     source = open_rows(data, unit=unit)
     try:
         return len(source), source.schema.unit
     finally:
-        if source is not data and isinstance(source, Kept):
+        if source is not data and isinstance(source, OnDisk):
             source.close()
