@@ -32,11 +32,13 @@ DEALER = """
 import os, secrets
 from pathlib import Path
 from killed import count_events
-from holdfast.rows import array_files, cards, content, folder, sorting
+from holdfast.rows import fingerprint
+from holdfast.rows.decks import cards, sorting
+from holdfast.rows.disk import array_files, folder
 from holdfast.rows.decks.deal import deal
 
 cards.CHUNK = 10_000
-content._MOST_DISTINCT = 70  # of the texts of one column more come up, halfway
+fingerprint._MOST_DISTINCT = 70  # of the texts of one column more come up, halfway
 sorting.MOST = sorting.LEAST = 1_000
 sorting._RUN = 1  # so that there are several runs
 count_events(

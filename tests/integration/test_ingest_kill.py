@@ -23,7 +23,7 @@ READER = """
 import os
 from pathlib import Path
 from killed import count_events
-from holdfast.rows import column_writer, folder, ingest
+from holdfast.rows.disk import column_writer, folder, ingest
 from holdfast.rows.scans import scan
 from holdfast.rows.open import open_rows
 

@@ -66,7 +66,7 @@ def test_kill_postgres_writers(tmp_path, seed, postgres_url):
 
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_killed_writers_never_overspend_and_the_last_one_spends_the_rest(kind, request, tmp_path, seed):
-    chance, dataset, cap, kills = random.Random(seed), uuid.uuid4().hex, 800, 0
+    chance, dataset, cap, kills = random.Random(seed), uuid.uuid4().hex, 1_600, 0
     location = str(tmp_path / "x.ledger") if kind == "file" else request.getfixturevalue("postgres_url")
     with (
         begun(location, terms(charge=3 * cap), dataset=dataset) as ledger,

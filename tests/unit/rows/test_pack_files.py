@@ -163,7 +163,7 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 import test_pack_files as t
 from pathlib import Path
-from holdfast.rows import packs
+from holdfast.rows.disk import packs
 def die(*args, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 setattr({where}, {what!r}, die)
