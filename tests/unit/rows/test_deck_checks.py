@@ -278,7 +278,7 @@ def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, 
         session.check("id > 3", guess=0.5, margin=0.1)
         if copied == "under way":
             hf.backup(ledger, copy)
-        place = session._reserve(prepared := session.prepare("id > 4", "check", guess=0.5, margin=0.1))
+        place = session._reserve(prepared := session.prepare("id > 4", "check", guess=0.5, margin=0.1), Asking())
         session._draw(prepared, place)  # a check takes no card, and is the last thing that is begun
         end = place.charge + prepared.cost.charge, place.intervals + prepared.cost.intervals, place.number
         assert deck.used == Mark(200, session.ledger.first, end)
