@@ -16,8 +16,8 @@ from math import comb, exp, factorial, inf, log, prod
 
 import numpy as np
 import pytest
-from examples import QUICK
 
+from examples import QUICK
 from holdfast.guarantees.mathematics import checks
 from holdfast.guarantees.mathematics.checks import (
     failure_nats,
@@ -631,6 +631,47 @@ def test_weights_of_all_histories_with_failures_sum_to_at_most_one(world: int, t
             assert of_ended == pytest.approx(exact)
             assert without_itself > 1.1
     assert max(of_ended for _, _, _, of_ended, _ in sums.values()) > 1.05 or threads == 1
+
+
+def most_weight(t: int, most: int, *, late: bool) -> float:
+    """Return the largest sum of the weights of all histories before response t, if up to `most` checks are begun.
+
+    At every moment whoever decides may begin a check, let one that is under way come to the moment of failing, or let
+    one respond that did not fail; the choice may depend on everything seen. If `late`, a check may also fail after the
+    moment of responding: that it does not respond is seen then, that it failed is counted later.
+    """
+
+    def responds(begun: int, open_: int, alive: int, failed: int, silent: int, told: int, wrong: int) -> float:
+        if told + 1 == t:
+            return exp(-nats(t, wrong) - failure_nats(begun, failed))
+        return sum(after(begun, open_, alive, failed, silent, told + 1, wrong + more) for more in (0, 1, 1))
+
+    @cache
+    def after(begun: int, open_: int, alive: int, failed: int, silent: int, told: int, wrong: int) -> float:
+        """`open_`: how many may still fail; `alive`: did not, and have yet to respond; `silent`: will fail late."""
+        seen, reached = (told, wrong), [0.0]
+        if begun < most:
+            reached.append(after(begun + 1, open_ + 1, alive, failed, silent, *seen))
+        if open_:
+            fails = after(begun, open_ - 1, alive, failed + 1, silent, *seen)
+            reached.append(fails + after(begun, open_ - 1, alive + 1, failed, silent, *seen))
+        if alive:
+            reached.append(responds(begun, open_, alive - 1, failed, silent, *seen))
+        if open_ and late:
+            fails = after(begun, open_ - 1, alive, failed, silent + 1, *seen)
+            reached.append(fails + responds(begun, open_ - 1, alive, failed, silent, *seen))
+        if silent:
+            reached.append(after(begun, open_, alive, failed + 1, silent - 1, *seen))
+        return max(reached)
+
+    return after(0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_no_way_to_ask_and_fail_makes_the_weights_sum_to_more_than_one(t: int) -> None:
+    """Unless a check fails later than it would respond: then its silence tells, and is not paid for."""
+    assert 0.99 <= most_weight(t, t + 6, late=False) <= 1
+    assert most_weight(t, t + 1, late=True) > 1.5
 
 
 def test_more_failures_never_cost_less() -> None:

@@ -151,13 +151,21 @@ def restore(
                 raise InvalidArgument(f"The backup is of another ledger than the one that {name} saw.", name="copy")
         missing = [each for _, each in seen if not contains(best, tip, each)]
         reached = _taken(tip, [each for _, each in seen])
-        begun = reached.places - max([tip.places, *(each.places for _, each in seen if each.seq)])
-        entries = []
+        known = [tip, *(each for _, each in seen if each.seq)]  # all but a deck, which knows no answers
+        begun = reached.places - max(each.places for each in known)
+        lost, charge, intervals = tip, 0, 0
         if missing:
             lost = max(missing, key=lambda each: each.seq)
-            cost = max(0, lost.charge - tip.charge), max(0, lost.intervals - tip.intervals)
-            reached = _taken(reached, [tip.taking(tip.taken_charge + cost[0], tip.taken_intervals + cost[1], 0)])
-            entries = [_lost_row(tip, reached, lost, cost)]
+            charge, intervals = max(0, lost.charge - tip.charge), max(0, lost.intervals - tip.intervals)
+        checks = reached.taken_intervals // APART
+        if checks > max(each.taken_intervals for each in known) // APART:
+            # Checks of which only a deck knows: each may have failed, or told that a guess is wrong. So it counts as
+            # both, as an answer in the entry below and, taken once more, as a failure (docs/proofs/checks.md).
+            unknown = checks - (tip.intervals + intervals) // APART
+            charge, intervals = charge + unknown * APART_CHARGE, intervals + unknown * APART
+            reached = reached._replace(taken_intervals=reached.taken_intervals + unknown * APART)
+        reached = _taken(reached, [tip.taking(tip.taken_charge + charge, tip.taken_intervals + intervals, 0)])
+        entries = [_lost_row(tip, reached, lost, (charge, intervals))] if missing or intervals else []
         ends = _after(reached, entries)
         if ends == found:
             raise InvalidArgument(

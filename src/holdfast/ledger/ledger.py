@@ -290,7 +290,7 @@ class Ledger:
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
                 if asking is not None:
-                    held.answering(places, costs, asking)
+                    held.answering(places, costs, asking, transaction)
 
         try:
             self._watch.write(decide)
@@ -356,7 +356,7 @@ class Ledger:
                     raise one.forked_error(self.location)
                 self._held.not_answering(one.number)  # now: other threads may write in the same transaction
                 tip = self._tip(transaction)
-                row = one.row_after(tip, 0 if plain else self._held.under_way(tip.places))
+                row = one.row_after(tip, 0 if plain else self._held.under_way(tip.places, transaction))
                 standing = transaction.append(row)
                 fresh |= standing is row
                 written.append((standing, standing is row))

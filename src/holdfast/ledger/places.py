@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger.concurrency import Asking, OfOneProcess
-from holdfast.ledger.store import APART, APART_CHARGE, LARGEST, Cost, Place, Reach, Tip
+from holdfast.ledger.store import APART, APART_CHARGE, LARGEST, Cost, Place, Reach, Tip, Transaction
 
 Ranges = tuple[range, ...]
 
@@ -211,7 +211,8 @@ class Held(OfOneProcess):
 
     def _forget(self) -> None:
         self._stocks: deque[Stock] = deque()
-        self._under_way: dict[int, tuple[Asking, int]] = {}  # by the number of a place, with its statements
+        # By the number of a place, with its statements and the transaction that reserved it.
+        self._under_way: dict[int, tuple[Asking, int, Transaction]] = {}
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
@@ -267,26 +268,27 @@ class Held(OfOneProcess):
             self._reached.append(reached)
         return reached
 
-    def answering(self, places: Sequence[Place], costs: Sequence[Cost], asking: Asking) -> None:
+    def answering(self, places: Sequence[Place], costs: Sequence[Cost], asking: Asking, within: Transaction) -> None:
         """Note, inside the transaction that reserves them, that questions at these places are being answered."""
         for place, cost in zip(places, costs, strict=True):
-            self._under_way[place.number] = asking, cost.intervals
+            self._under_way[place.number] = asking, cost.intervals, within
 
     def not_answering(self, number: int) -> None:
         """Note that the question at this place is answered, inside the transaction, or that it never began."""
         self._under_way.pop(number, None)
 
-    def under_way(self, places: int) -> int:
+    def under_way(self, places: int, within: Transaction | None = None) -> int:
         """Return how many statements the questions make that this process is answering, at the first `places` places.
 
-        (Beyond them are places whose reservation was not written.)
+        Beyond them are places whose reservation was not written. Nor was it if its transaction was undone, before it
+        was all decided: then the place may be another process's by now.
         """
         self._check_process()
         total = 0
-        for number, (asking, statements) in list(self._under_way.items()):  # a copy: other threads change it
+        for number, (asking, statements, reserving) in list(self._under_way.items()):  # a copy: other threads change it
             if asking.ended:
                 self.not_answering(number)
-            elif number <= places:
+            elif number <= places and (reserving.decided or reserving is within):
                 total += statements
         return total
 

@@ -20,7 +20,8 @@ be randomized together:
 which has the law of randomizing every outcome separately, at the price of one draw per possible outcome. With two
 outcomes a coin is turned over with probability `mass`, and two draws are enough. Where many parts have few coins each
 (the coordinates of a gradient), the randomization is applied to the bias before tossing: a coin of bias b that is
-turned over with probability m is a coin of bias m + (1 - 2m) b.
+turned over with probability m is a coin of bias m + (1 - 2m) b. Where many rows have the same coin, their heads are
+drawn together, as a binomial variable.
 
 A coin takes 16 random bits, and 53 more only if these fall on the very step that contains its bias: its probability of
 heads is its bias, rounded up at most to the next multiple of 2^-69.
@@ -282,10 +283,8 @@ def tallied(
 ) -> Counts:
     """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows have each value."""
     if times is not None:
-        sure = _sure(values, outcomes)
-        if sure is not None:  # counted, not tossed; sums of whole numbers below 2^53 are exact
-            counts = np.bincount(sure, weights=times, minlength=outcomes).astype(np.int64)
-            return randomized(counts, mass, rng)
+        if values.ndim == 1:
+            return randomized(_tossed_together(values, outcomes, rng, times), mass, rng)
         values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
     if outcomes != 2 or values.ndim == 2 or values.dtype.kind not in "bf":
         return randomized(tossed(values, outcomes, rng), mass, rng)
@@ -293,14 +292,21 @@ def tallied(
     return _turned(values.size - ones, ones, _replaced(mass, 2) / 2, rng)
 
 
-def _sure(values: Values, outcomes: int) -> Values | None:
-    """Return the outcome of each value, or None if some have to be tossed for: not coins of bias 0 or 1."""
-    if values.dtype.kind != "f":
-        return values
-    if values.ndim == 2 or ((values > 0) & (values < 1)).any():
-        return None
-    ones = values >= 1
-    return ones if outcomes == 2 else np.where(np.isnan(values), 0, 1 + ones)
+def _tossed_together(values: Values, outcomes: int, rng: Generator, times: NDArray[np.int64]) -> Counts:
+    """Toss as often as there are rows with each value; return how often each outcome came up.
+
+    All coins of one bias are one binomial draw, also those that need not be tossed (0 and 1): otherwise a single row
+    with another bias would show in the time it takes.
+    """
+    if values.dtype.kind != "f":  # sums of whole numbers below 2^53 are exact
+        return np.bincount(values, weights=times, minlength=outcomes).astype(np.int64)
+    missing = np.isnan(values)
+    ones = int(rng.binomial(times, np.clip(np.where(missing, 0.0, values), 0.0, 1.0)).sum())
+    others = int(times.sum()) - ones
+    if outcomes == 2:
+        return np.array([others, ones], dtype=np.int64)
+    excluded = int(times[missing].sum())
+    return np.array([excluded, others - excluded, ones], dtype=np.int64)
 
 
 def tallied_parts(

@@ -49,6 +49,7 @@ _SCAN = 8  # blocks of consecutive rows folded at once, since nothing has to be 
 _BLOCK_BYTES = 256 << 20  # a block has fewer rows if values are long
 _LINES_BYTES = 2 << 20  # packed lines at once: more exceeds the cache; with less, numpy's overhead dominates
 _PIECE = 1 << 18  # rows hashed at once
+_EACH = 16  # rows for each possible combination: how many occur then hardly shows in the time of an answer
 _MANY = 1 << 16  # from this many consecutive rows on, Polars is faster; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
 
@@ -352,7 +353,7 @@ class LocalRows:
         """Return the outcome of each combination of texts and conditions among these rows, and how many rows have it.
 
         There are few of them, and each is evaluated once. None if the query depends on anything else, on a single
-        condition (which is counted as fast), or if there could be more combinations than rows.
+        condition (which is counted as fast), or if there could be more than one combination in `_EACH` rows.
         """
         if self._units is not None or query.weighs or not isinstance(query, Composed):
             return None
@@ -370,7 +371,7 @@ class LocalRows:
             elif function.columns[0] not in texts:
                 texts[function.columns[0]] = stored
                 most *= stored.distinct
-        if most > _height(rows) or not (texts or len(conditions) > 1):
+        if most * _EACH > _height(rows) or not (texts or len(conditions) > 1):
             return None
         self._about_to_read(rows, query.columns)
         # A combination is a number: its digits are the code of a text for every column, and a bit for every condition.

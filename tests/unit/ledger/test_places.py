@@ -18,10 +18,10 @@ from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
-from holdfast.ledger.concurrency import InFlight
+from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.drawn import Drawn
 from holdfast.ledger.places import Held, Stock
-from holdfast.ledger.store import APART, Place, Reach
+from holdfast.ledger.store import APART, Place, Reach, Transaction
 from holdfast.session import Session
 
 ONE = Cost(10, 1)
@@ -265,3 +265,30 @@ def test_threads_of_a_child_forget_once(
         thread.join(30)
     assert forgotten[0] != 0
     assert forgotten[1:] == [0] * 8  # nobody goes on before, and nobody forgets again
+
+
+def test_a_reservation_that_was_undone_does_not_hide_that_another_process_has_failed(
+    two: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write of another thread failed, and with it the transaction; before it is tried again, the place is taken."""
+    one, other = two
+    write, seen = one._watch.write, []
+
+    def undone_once(decide: Callable[[Transaction], None]) -> None:
+        def undone(transaction: Transaction) -> None:
+            decide(transaction)
+            raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            write(undone)
+        failing = Asking()
+        other.reserve(ONE, failing)
+        failing.ended = True
+        seen.append(one.answered)
+        write(decide)
+
+    monkeypatch.setattr(one._watch, "write", undone_once)
+    asking = Asking()
+    place = one.reserve(ONE, asking)
+    assert [(each.failed, each.under_way) for each in (*seen, one.answered)] == [(1, 0), (1, 1)]
+    assert place.number == 2

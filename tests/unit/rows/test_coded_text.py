@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.queries.build import build_difference, build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
-from holdfast.rows import local
+from holdfast.rows import draws, local
 from holdfast.rows.columns import TEXT, PackedText
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.draws import AllRows
@@ -105,27 +105,48 @@ def test_each_combination_once_gives_what_each_row_gives(
 ) -> None:
     pl.DataFrame(COMBINED).write_parquet(tmp_path / "combined.parquet")
     source = hf.open(tmp_path / "combined.parquet", progress=False, complete=["t", "x", "y"])
-    query, chosen = build(source.schema), np.random.default_rng(3).integers(0, 1_000, 900)
+    query, chosen = build(source.schema), np.random.default_rng(3).integers(0, 1_000, 9_000)
     counted = source._combinations(query, chosen)
     assert counted is not None
-    assert len(counted[0]) < counted[1].sum() == 900
+    assert len(counted[0]) < counted[1].sum() == 9_000
     of_rows = np.asarray(source.sample(query, Chosen(*chosen.tolist()), np.random.default_rng(0)))
     assert counted[0].dtype == of_rows.dtype
     np.testing.assert_array_equal(np.sort(np.repeat(counted[0], counted[1], axis=0), axis=0), np.sort(of_rows, axis=0))
-    once = tally(source, query, draws=900)
+    once = tally(source, query, draws=9_000)
     monkeypatch.setattr(source, "_combinations", lambda *_: None)
     if not ((counted[0] > 0) & (counted[0] < 1)).any():  # otherwise coins are tossed, in another order
-        assert once == tally(source, query, draws=900)
-    assert sum(once) == 900
+        assert once == tally(source, query, draws=9_000)
+    assert sum(once) == 9_000
 
 
-def test_no_combinations_of_numbers_or_of_more_than_there_are_rows(tmp_path: Path) -> None:
+def test_no_combinations_of_numbers_or_of_so_many_that_their_number_would_show(tmp_path: Path) -> None:
+    """How many occur among the drawn rows depends on the rows, and each of them takes time."""
     pl.DataFrame(COMBINED).write_parquet(tmp_path / "combined.parquet")
     source = hf.open(tmp_path / "combined.parquet", progress=False)
     rows = np.arange(100)
     assert source._combinations(build_mean("x", source.schema, within=(0, 1_000), where="s = 'a'"), rows) is None
     assert source._combinations(build_mean("t = 'text 1'", source.schema, where="s = 'a'"), rows) is None
     assert source._combinations(build_mean("x > 5", source.schema), rows) is None
+    pairs = build_mean("t = 'text 1'", source.schema, where="s = 'a'")  # 61 texts, and 4 with the missing one
+    limit = 16 * 61 * 4
+    assert source._combinations(pairs, np.arange(limit - 1) % 1_000) is None
+    assert source._combinations(pairs, np.arange(limit) % 1_000) is not None
+
+
+def test_one_row_that_must_be_tossed_for_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coins of one bias are drawn together, whatever it is: else a single such row would have all rows tossed for."""
+    pl.DataFrame({"s": ["a", "bb"] * 500 + ["ccc"]}).write_parquet(tmp_path / "rare.parquet")
+    source = hf.open(tmp_path / "rare.parquet", progress=False, complete=["s"])
+    query = build_mean("case when s = 'ccc' then 0.5 when s = 'a' then 1 else 0 end", source.schema, within=(0, 1))
+    seen: list[int] = []
+    monkeypatch.setattr(draws, "coins", lambda bias, _: seen.append(bias.size))
+    drawn = set()
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        drawn.add(1_000 in np.random.default_rng(seed).integers(0, 1_001, 500))
+        assert source.tally(query, draws=500, mass=0.0, rng=rng).sum() == 500
+    assert drawn == {False, True}
+    assert not seen
 
 
 class Chosen:

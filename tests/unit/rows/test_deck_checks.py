@@ -11,7 +11,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
-from holdfast.guarantees.drawers import COINS
+from holdfast.guarantees.drawers import COINS, STATEMENTS
 from holdfast.ledger import Asking
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.decks import cards as cards_
@@ -278,8 +278,10 @@ def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, 
         session.check("id > 3", guess=0.5, margin=0.1)
         if copied == "under way":
             hf.backup(ledger, copy)
-        place = session._reserve(prepared := session.prepare("id > 4", "check", guess=0.5, margin=0.1))
+        asking = Asking()
+        place = session._reserve(prepared := session.prepare("id > 4", "check", guess=0.5, margin=0.1), asking)
         session._draw(prepared, place)  # a check takes no card, and is the last thing that is begun
+        asking.ended = True
         end = place.charge + prepared.cost.charge, place.intervals + prepared.cost.intervals, place.number
         assert deck.used == Mark(200, session.ledger.first, end)
     forget_all()
@@ -295,11 +297,16 @@ def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, 
     assert "their answers, if any, are lost" in done.sentences()[0]
     with hf.Session(deck) as session:
         taken = session.ledger.taken
-        assert (taken.charge, taken.intervals) == end[:2]
+        # Nobody knows what the checks told that the copy lacks: each counts as a wrong guess, and as one that failed.
+        lost = 2 if copied == "before" else 1
+        told = session.ledger.answered
+        so_far = session.plan.standing.checks.so_far(told.charge, told.intervals, told.failed, told.under_way)
+        assert (so_far.checks, so_far.wrong, so_far.failed) == (2, 2, lost)
+        assert (taken.charge, taken.intervals) == (end[0], end[1] + lost * STATEMENTS)
         before = session.ledger.head.seq
         session.mean("id > 5")
         session.check("id > 5", guess=0.99, margin=0.3)
-        assert [each.place.number for each in session.ledger.entries(before + 1)] == [end[2] + 1, end[2] + 2]
+        assert [each.place.number for each in session.ledger.entries(before + 1)] == [end[2] + 2, end[2] + 3]
     assert deck.used.cards == 300
 
 

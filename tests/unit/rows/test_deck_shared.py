@@ -21,6 +21,8 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.ledger import Cost
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.opening import forget_all
+from holdfast.ledger.places import NOTHING, PlacesAhead, grant, take_ahead
+from holdfast.ledger.store import START
 from holdfast.rows.decks import deck as deck_module
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck, Mark
@@ -319,3 +321,20 @@ def test_a_place_that_was_taken_ahead_for_a_longer_deck_is_not_used(table: Path,
             other.mean("id > 1000")
         assert one.ledger.spent == spent
         one.mean("id > 1000")
+
+
+def test_the_mark_keeps_the_most_of_each_amount_that_was_given_out(deck: Deck) -> None:
+    """A place that is cut from what was taken ahead can have later cards and earlier statements than another's."""
+    caps = Cost(10**6, 10**6)
+    ahead, tip = take_ahead(START.taking(0, 0, 0), caps, ledgers.EVERYWHERE, PlacesAhead(Cost(10, 1), 4, 0))
+    ends = []
+    for stock, cost in ((NOTHING, Cost(10, 3)), (ahead, Cost(100, 1))):  # of another process; then of this one
+        place, _, tip = grant(stock, tip, cost)
+        ends.append((place.charge + cost.charge, place.intervals + cost.intervals, place.number))
+    assert ends[1] > ends[0]
+    assert ends[1][1:] < ends[0][1:]
+    for start, end in enumerate(ends):
+        deck.hand("ledger", 10 * start, 10, end)
+    assert deck.used.taken == (ends[1][0], *ends[0][1:])
+    with pytest.raises(PlanConflict, match="it is an old copy"):
+        deck.join("ledger", lambda: Cost(ends[1][0] + 1, ends[0][1] - 1), lambda _: 1_000)

@@ -94,7 +94,8 @@ def failure_nats(begun: int, failed: int) -> float:
         times v; nats = -log v. N may include checks that are still under way, and may be larger; f may be larger.
 
     Not covered
-        Failures that tell more than that they happened; what the moment of a failure tells, as any time that is taken.
+        Failures that tell more than that they happened; a check that fails later than it would respond; what the moment
+        of a failure tells, as any time that is taken.
 
     >>> round(failure_nats(100, 0), 4), round(failure_nats(100, 1), 1), round(failure_nats(100, 10), 1)
     (0.0101, 13.8, 39.7)

@@ -91,9 +91,11 @@ class UsedFile:
                 slot = os.pread(file, _SLOT, 0)
                 # Parse the slot only if another process has written since this one last did.
                 found = self._last[1] if slot == self._last[0] else _read(slot)
-                if found.ledger == mark.ledger and (found.cards > mark.cards or found.taken > mark.taken):
-                    # Whoever is given later cards is given later statements, too: the largest belong together.
-                    mark = Mark(max(found.cards, mark.cards), mark.ledger, max(found.taken, mark.taken))
+                if found.ledger == mark.ledger:
+                    # Each amount by itself: a place may have later cards and earlier statements than another, since
+                    # each is cut from the first range taken ahead that it fits into.
+                    charge, statements, questions = map(max, found.taken, mark.taken)
+                    mark = Mark(max(found.cards, mark.cards), mark.ledger, (charge, statements, questions))
                 if found.ledger in ("", mark.ledger) and mark != found:
                     self._last = (_written(mark), mark)
                     os.pwrite(file, self._last[0], 0)
@@ -431,8 +433,8 @@ class Deck:
         mark = self.used
         self._require_own(mark, ledger)
         reached = taken()  # read after the mark: a process that takes cards meanwhile writes to the ledger first
-        # Checks take no card, so both are compared.
-        if mark.cards > cards(reached) or mark.taken[:2] > (reached.charge, reached.intervals):
+        charge, statements, _ = mark.taken  # compared as well: checks take no card
+        if mark.cards > cards(reached) or charge > reached.charge or statements > reached.intervals:
             raise PlanConflict(
                 f"The ledger of {self._folder} lacks questions that used the deck, up to card {mark.cards:,}: it is an"
                 " old copy. Restore the newest one, or let any backup go on behind these questions: holdfast restore"
