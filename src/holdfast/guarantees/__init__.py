@@ -71,7 +71,7 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
             version=version,
         )
     try:
-        return known(known.reads.from_json(values))
+        return known(known.terms_class.from_json(values))
     except PlanConflict as unreadable:
         raise PlanConflict(
             f"{location} cannot be continued. {unreadable} Install the version of holdfast that wrote it.",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import (
     failure_nats,
     full_range,
@@ -83,12 +83,9 @@ class Checks(Guarantee):
 
     terms: CheckTerms
     name = "checks"
-    mechanisms = ("cells",)
-    answers = False
-    asks = "check"
-    goes_on = True
-    scans = True
-    reads = CheckTerms
+    planning = Planning(("cells",), by_name_only=("cells",), reads_all_rows=True, goes_on=True)
+    terms_class = CheckTerms
+    only_kind = "check"
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> CheckTerms | None:

@@ -36,7 +36,6 @@ class CoinGuarantee(Guarantee):
     """Coins with a planned extra mass. A subclass says how far the population is from the posterior means."""
 
     terms: CoinTerms
-    mechanisms = ("coins",)
     covers_slices = True
 
     def __init__(self, terms: CoinTerms, level: float) -> None:

@@ -7,7 +7,7 @@ from math import ceil, log, sqrt
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Guarantee, around, ratio
+from holdfast.guarantees.guarantee import Guarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import cost, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
@@ -32,8 +32,8 @@ class DifferentialPrivacy(Guarantee):
 
     terms: NoisyTerms
     name = "dp"
-    mechanisms = ("laplace",)
-    reads = NoisyTerms
+    planning = Planning(("laplace",))
+    terms_class = NoisyTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:

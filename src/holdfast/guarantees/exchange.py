@@ -21,7 +21,7 @@ import numpy as np
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.mathematics import exchange, groups, moments, special
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
@@ -109,9 +109,8 @@ class Exchange(CoinGuarantee):
 
     terms: ExchangeTerms
     name = "exchange"
-    reads = ExchangeTerms
-    goes_on = True
-    independent = True
+    planning = Planning(("coins",), goes_on=True, takes_unlike_rows=True)
+    terms_class = ExchangeTerms
 
     def __init__(self, terms: ExchangeTerms, charge: int = 0, first: int = 1, last: int = 1) -> None:
         level = terms.level_at(last)
@@ -187,7 +186,7 @@ class Exchange(CoinGuarantee):
 
     def by(self, mechanism: str) -> Guarantee:
         """Coins, or scans of all rows with Gaussian noise: one theorem, one failure event, one charge."""
-        return self._scans if mechanism in ScansBesideCoins.mechanisms else super().by(mechanism)
+        return self._scans if mechanism in ScansBesideCoins.planning.mechanisms else super().by(mechanism)
 
     @cached_property
     def _scans(self) -> ScansBesideCoins:

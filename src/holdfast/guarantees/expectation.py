@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from math import ceil
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
 from holdfast.guarantees.statistic import Interval, Release, Statistic
@@ -33,10 +33,9 @@ class Expectation(Guarantee):
 
     terms: ExpectationTerms
     name = "expectation"
-    mechanisms = ("laplace",)
-    unusual = mechanisms
-    intervals = False
-    reads = ExpectationTerms
+    planning = Planning(("laplace",), by_name_only=("laplace",))
+    gives_intervals = False
+    terms_class = ExpectationTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> ExpectationTerms | None:

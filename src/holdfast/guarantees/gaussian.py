@@ -18,7 +18,7 @@ import numpy as np
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange, special
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -68,8 +68,7 @@ class GaussianTerms(Terms):
 class Scans(Guarantee):
     """Means of all rows plus Gaussian noise. A subclass says how much noise, at which level, and how far to widen."""
 
-    mechanisms = ("gaussian",)
-    scans = True
+    planning = Planning(("gaussian",), reads_all_rows=True, takes_unlike_rows=True)
     level: float
 
     @abstractmethod
@@ -114,8 +113,7 @@ class GaussianScans(Scans):
 
     terms: GaussianTerms
     name = "gaussian"
-    independent = True
-    reads = GaussianTerms
+    terms_class = GaussianTerms
 
     def __init__(self, terms: GaussianTerms) -> None:
         super().__init__(terms)
@@ -154,7 +152,7 @@ class ScansBesideCoins(Scans):
     """
 
     def __init__(self, coins: CoinGuarantee) -> None:
-        super().__init__(replace(coins.terms, mechanism=self.mechanisms[0]))
+        super().__init__(replace(coins.terms, mechanism=self.planning.mechanisms[0]))
         self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
 
     def at(self, charge: int, first: int, last: int) -> Guarantee:

@@ -16,6 +16,7 @@ under the guarantee's name and version, and read back from there; terms that are
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import ClassVar
 
 from holdfast import check
@@ -32,6 +33,38 @@ MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
 
 
+@dataclass(frozen=True)
+class Planning:
+    """What a planner knows about a guarantee before there are terms.
+
+    Parameters
+    ----------
+    mechanisms
+        Those that it can be planned with.
+    by_name_only
+        Those of them that a plan shows and chooses only if the guarantee is asked for by name.
+    preferred
+        The one to take if the guarantee is asked for by name and the mechanism is left open, unless flips are planned;
+        None: whichever has the smaller margin.
+    adaptive
+        Whether questions may depend on answers; "best" chooses only such guarantees.
+    reads_all_rows
+        Whether every answer does; "best" chooses such a guarantee only if its mechanism is asked for.
+    goes_on
+        Whether it answers questions beyond a plan, or without one, with wider margins.
+    takes_unlike_rows
+        Whether it also holds for rows that are independent but not identically distributed.
+    """
+
+    mechanisms: tuple[str, ...]
+    by_name_only: tuple[str, ...] = ()
+    preferred: str | None = None
+    adaptive: bool = True
+    reads_all_rows: bool = False
+    goes_on: bool = False
+    takes_unlike_rows: bool = False
+
+
 class Guarantee(ABC):
     """A promise about the population, whose `terms` are fixed before the first question.
 
@@ -40,19 +73,12 @@ class Guarantee(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
-    mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
-    unusual: ClassVar[tuple[str, ...]] = ()  # mechanisms that a plan shows only if the guarantee is asked for
-    adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
-    answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
-    intervals: ClassVar[bool] = True  # whether answers have intervals; if not, values stand alone
-    asks: ClassVar[str | None] = None  # the only question kind that it takes; None: all that ask for values
-    compared: ClassVar[bool] = True  # whether plans show it beside the others
-    scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
-    goes_on: ClassVar[bool] = False  # whether it answers questions beyond a plan, or without one, with wider margins
-    independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
+    planning: ClassVar[Planning]
+    terms_class: ClassVar[type[Terms]]
+    only_kind: ClassVar[str | None] = None  # the only kind of question that it takes; None: all that ask for values
+    gives_intervals: ClassVar[bool] = True  # if not, values stand alone
     covers_slices: ClassVar[bool] = False  # whether it certifies means that are asked in slices
     in_order: ClassVar[bool] = False  # whether releases must come in the order of their charges (fresh rows)
-    reads: ClassVar[type[Terms]]
     terms: Terms
     level: float  # of every exact binomial interval, where there are coins
 
@@ -65,14 +91,6 @@ class Guarantee(ABC):
     @abstractmethod
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
-
-    @classmethod
-    def usual_mechanism(cls, flips: bool) -> str | None:
-        """Return the mechanism to take where the caller leaves it open; None: whichever has the smaller margin.
-
-        `flips` says whether single flips are planned.
-        """
-        return None
 
     # -- a question's place --------------------------------------------------------------------------------------
 

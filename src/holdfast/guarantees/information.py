@@ -14,7 +14,7 @@ import numpy as np
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, privacy, special
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
@@ -163,8 +163,8 @@ class Information(Guarantee):
 
     terms: InformationTerms
     name = "information"
-    mechanisms = ("coins", "laplace")
-    reads = InformationTerms
+    planning = Planning(("coins", "laplace"))
+    terms_class = InformationTerms
 
     def __init__(self, terms: InformationTerms) -> None:
         super().__init__(terms)
@@ -253,7 +253,7 @@ class Information(Guarantee):
     @property
     def covers(self) -> tuple[str, ...]:
         """Any mixture."""
-        return self.mechanisms
+        return self.planning.mechanisms
 
     @cached_property
     def coin_mass(self) -> float:

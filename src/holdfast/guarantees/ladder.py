@@ -19,7 +19,7 @@ from typing import NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
@@ -108,13 +108,9 @@ class Ladder(Guarantee):
 
     terms: LadderTerms
     name = "ladder"
-    mechanisms = ("grid",)
-    answers = False
-    asks = "submit"
-    goes_on = True
-    scans = True
-    independent = True
-    reads = LadderTerms
+    planning = Planning(("grid",), by_name_only=("grid",), reads_all_rows=True, goes_on=True, takes_unlike_rows=True)
+    terms_class = LadderTerms
+    only_kind = "submit"
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> LadderTerms | None:
@@ -157,7 +153,7 @@ class Ladder(Guarantee):
         sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False}
         sizes |= {"identical": about == POPULATION}
         own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
-        mechanism = cls.mechanisms[0]
+        (mechanism,) = cls.planning.mechanisms
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
         return cls(replace(terms, margin=min(1.0, cls(terms).width(SubmissionsSoFar(0, 0, 0)))))
 

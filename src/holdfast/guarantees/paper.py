@@ -7,7 +7,7 @@ from math import ceil, sqrt
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
@@ -39,19 +39,17 @@ class Paper(Guarantee):
 
     terms: PaperTerms
     name = "paper"
-    mechanisms = ("laplace", "coins", "laplace_with_replacement")
-    unusual = mechanisms[2:]
-    reads = PaperTerms
+    planning = Planning(
+        ("laplace", "coins", "laplace_with_replacement"),
+        by_name_only=("laplace_with_replacement",),
+        preferred="laplace",
+    )
+    terms_class = PaperTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> PaperTerms | None:
         """Return the smallest margin that the paper's sample sizes allow on these rows."""
         return _PLANNERS[mechanism](goal)
-
-    @classmethod
-    def usual_mechanism(cls, flips: bool) -> str | None:
-        """The paper's mechanism for statistical queries, unless flips are planned."""
-        return None if flips else cls.mechanisms[0]
 
     def supports(self, statistic: Statistic) -> None:
         """Noisy means answer anything but flips; averaged coins answer shares and means."""
@@ -95,7 +93,7 @@ class Paper(Guarantee):
         """Noisy answers; in a session of coins any mixture, since privacy adds up."""
         if self.terms.flips:
             return ()
-        return (self.terms.mechanism,) if self.terms.mass is None else self.mechanisms[:2]
+        return (self.terms.mechanism,) if self.terms.mass is None else ("laplace", "coins")
 
     @property
     def statement_level(self) -> float:

@@ -3,7 +3,7 @@
 from math import log
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
 from holdfast.guarantees.statistic import ExactMeans, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
@@ -17,9 +17,9 @@ class Split(Guarantee):
     """
 
     name = "split"
-    mechanisms = ("fresh_rows",)
+    planning = Planning(("fresh_rows",))
     in_order = True  # the charge says which rows are used up
-    reads = Terms
+    terms_class = Terms
 
     def __init__(self, terms: Terms) -> None:
         super().__init__(terms)

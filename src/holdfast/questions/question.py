@@ -86,13 +86,13 @@ class Drawing:
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         intervals = query.statistic.certify(release, self.guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.gives_intervals)
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
         release = self.release(query, draws)
         intervals = query.statistic.certify(release, self.guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.gives_intervals)
 
 
 def no_margin(_: Answered) -> None:
@@ -327,7 +327,7 @@ class Context:
         if rows_per_query is not None and margin is not None:
             raise InvalidArgument("Give rows_per_query or margin, not both.")
         self.guarantee.require_flexible()
-        if rows_per_query is not None and self.guarantee.scans:
+        if rows_per_query is not None and self.guarantee.planning.reads_all_rows:
             raise InvalidArgument(
                 f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
                 " more or less on it.",
