@@ -11,7 +11,7 @@ ladder        for boards: says only whether a submission is better than the best
 coins         what exchange and posterior share
 mathematics/  theorems they share
 
-To add one: a file with a subclass of `Guarantee`, and `GUARANTEES.register(name, cls)`.
+To add one: a file with a subclass of `AnswerGuarantee`, and `GUARANTEES.register(name, cls)`.
 """
 
 from collections.abc import Mapping

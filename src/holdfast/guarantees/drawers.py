@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
+from typing import Self
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted, InvalidArgument
@@ -76,7 +77,7 @@ class Drawers(Exchange):
 
     # -- the account of coins, out of what both drawers have spent --------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> "Exchange":
+    def at(self, charge: int, first: int, last: int) -> Self:
         """As for coins alone."""
         return super().at(charge % COINS, (first - 1) % STATEMENTS + 1, (last - 1) % STATEMENTS + 1)
 

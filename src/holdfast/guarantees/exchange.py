@@ -14,7 +14,7 @@ plan are numbered, and later ones get smaller parts of the failure probability.
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import e, exp, log, sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class Exchange(CoinGuarantee):
 
     # -- a question's place --------------------------------------------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> "Exchange":
+    def at(self, charge: int, first: int, last: int) -> Self:
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
         within = charge <= self.terms.charge and last <= self.terms.statements
         if within or self.terms.ends:  # a plan that ends refuses whatever is beyond it
@@ -134,7 +134,7 @@ class Exchange(CoinGuarantee):
         return type(self)(self.terms, charge, first, max(first, last))
 
     @cached_property
-    def _within_plan(self) -> "Exchange":
+    def _within_plan(self) -> Self:
         return self if self._charge <= self.terms.charge and self._last == 1 else type(self)(self.terms)
 
     def rows_at(self, intervals: int) -> int:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from math import ceil
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
 from holdfast.guarantees.statistic import Interval, Release, Statistic
@@ -28,7 +28,7 @@ class ExpectationTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Expectation(Guarantee):
+class Expectation(AnswerGuarantee):
     """E|answer - population| is at most the margin, for every answer, however the questions were chosen."""
 
     terms: ExpectationTerms

@@ -12,13 +12,13 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import ceil, e, exp, log, sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Planning, around, ratio
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange, special
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -65,7 +65,7 @@ class GaussianTerms(Terms):
         return self.sigma * _quantile(self.level)
 
 
-class Scans(Guarantee):
+class Scans(AnswerGuarantee):
     """Means of all rows plus Gaussian noise. A subclass says how much noise, at which level, and how far to widen."""
 
     planning = Planning(("gaussian",), reads_all_rows=True, takes_unlike_rows=True)
@@ -155,9 +155,10 @@ class ScansBesideCoins(Scans):
         super().__init__(replace(coins.terms, mechanism=self.planning.mechanisms[0]))
         self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
 
-    def at(self, charge: int, first: int, last: int) -> Guarantee:
+    def at(self, charge: int, first: int, last: int) -> Self:
         """Beside the coins at that place."""
-        return self._coins.at(charge, first, last).by(self.terms.mechanism)
+        coins = self._coins.at(charge, first, last)
+        return self if coins is self._coins else type(self)(coins)
 
     def widen(self, mean: Interval) -> Interval:
         """As for coins."""
