@@ -77,9 +77,9 @@ class Drawers(Exchange):
 
     # -- the account of coins, out of what both drawers have spent --------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> Self:
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """As for coins alone."""
-        return super().at(charge % COINS, (first - 1) % STATEMENTS + 1, (last - 1) % STATEMENTS + 1)
+        return super().at(charge % COINS, before % STATEMENTS, statements % STATEMENTS)
 
     def rows_at(self, intervals: int) -> int:
         """As for coins alone."""

@@ -112,7 +112,8 @@ class Exchange(CoinGuarantee):
     planning = Planning(("coins",), goes_on=True, takes_unlike_rows=True)
     terms_class = ExchangeTerms
 
-    def __init__(self, terms: ExchangeTerms, charge: int = 0, first: int = 1, last: int = 1) -> None:
+    def __init__(self, terms: ExchangeTerms, charge: int = 0, before: int = 0, statements: int = 1) -> None:
+        first, last = before + 1, before + max(1, statements)
         level = terms.level_at(last)
         super().__init__(terms, level if first == last else min(level, terms.level_at(first)))
         self._charge, self._last = charge, last
@@ -126,12 +127,12 @@ class Exchange(CoinGuarantee):
 
     # -- a question's place --------------------------------------------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> Self:
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
-        within = charge <= self.terms.charge and last <= self.terms.statements
+        within = charge <= self.terms.charge and before + max(1, statements) <= self.terms.statements
         if within or self.terms.ends:  # a plan that ends refuses whatever is beyond it
             return self._within_plan
-        return type(self)(self.terms, charge, first, max(first, last))
+        return type(self)(self.terms, charge, before, statements)
 
     @cached_property
     def _within_plan(self) -> Self:
@@ -157,7 +158,7 @@ class Exchange(CoinGuarantee):
         """Return the margin of an ordinary answer after `more` others; `charge` and `intervals` were spent before."""
         statement = intervals + more + 1
         drawn = charge + self.terms.drawn_by(intervals + 1, statement)
-        return self.at(drawn, statement, statement).margin(self.terms.rows_at(statement))
+        return self.at(drawn, intervals + more).margin(self.terms.rows_at(statement))
 
     # -- what may be believed ------------------------------------------------------------------------------------
 

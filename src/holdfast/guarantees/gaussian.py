@@ -155,9 +155,9 @@ class ScansBesideCoins(Scans):
         super().__init__(replace(coins.terms, mechanism=self.planning.mechanisms[0]))
         self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
 
-    def at(self, charge: int, first: int, last: int) -> Self:
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """Beside the coins at that place."""
-        coins = self._coins.at(charge, first, last)
+        coins = self._coins.at(charge, before, statements)
         return self if coins is self._coins else type(self)(coins)
 
     def widen(self, mean: Interval) -> Interval:

@@ -4,6 +4,7 @@ A guarantee is an object made from typed terms. The terms are planned from a goa
 under the guarantee's name and version, and read back from there; terms that are not understood are refused.
 
     plan(goal, mechanism)      the best terms for a number of rows and questions, or None
+    at(charge, before, ...)    the same guarantee at a question's place, on which intervals may depend
     answering()                the same guarantee, if it answers questions with values; then it also has:
 
     supports(statistic)        refuses, in words, what it cannot certify
@@ -12,7 +13,6 @@ under the guarantee's name and version, and read back from there; terms that are
     group(release, part)       the interval for the mean of a group, in [0, 1]
     difference(release)        the intervals for two groups and for their difference
     margin(draws)              the most by which such a share differs from the population's
-    at(charge, first, last)    the same guarantee at a question's place, on which intervals may depend
 """
 
 from abc import ABC, abstractmethod
@@ -133,29 +133,18 @@ class Guarantee(ABC):
 
     # -- a question's place --------------------------------------------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> Self:
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """Return this guarantee as it certifies one question; the same everywhere unless the session goes on.
 
         Parameters
         ----------
         charge
             The total charge of all questions begun so far, answered or not, this one included.
-        first, last
-            The numbers of the question's first and last statement.
+        before, statements
+            How many statements were made before the question, and how many it makes itself; one that makes none belongs
+            to the next.
         """
         return self
-
-    def standing(self, charge: int, before: int, statements: int) -> Self:
-        """Return this guarantee as it certifies a question, given by its number of statements.
-
-        Parameters
-        ----------
-        charge
-            As for `at`.
-        before, statements
-            How many statements were made before the question, and how many it makes itself.
-        """
-        return self.at(charge, before + 1, before + max(1, statements))
 
     def rows_at(self, intervals: int) -> int:
         """Return how many rows an ordinary answer reads after this many `intervals`."""
@@ -425,7 +414,7 @@ class AnswerGuarantee(Guarantee):
         return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
 
     def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
-        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        standing = self if self.terms.ends else self.at(charge + draws, intervals)
         return standing._margin(draws)
 
     # -- what mechanisms read -------------------------------------------------------------------------------------

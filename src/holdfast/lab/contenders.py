@@ -136,7 +136,7 @@ class PlanOracle:
         draws = self._standing.rows_at(before)
         self._charge += self._standing.charge(statistic, draws)
         self._statements += statistic.intervals
-        self._drawing.guarantee = self._standing.at(self._charge, before + 1, self._statements)
+        self._drawing.guarantee = self._standing.at(self._charge, before, statistic.intervals)
         return draws
 
 

@@ -197,7 +197,7 @@ class Fit:
         """The guarantee as if the fit were asked now, counting its own draws, its answers and its excess bound."""
         charge, intervals = self.spent
         drawn = charge + self.charge + self.answers * self.guarantee.terms.rows_per_query
-        return self.guarantee.at(drawn, intervals + 1, intervals + self.answers + 1)
+        return self.guarantee.at(drawn, intervals, self.answers + 1)
 
     def _on_rows(self, beta: float, regret: float) -> float:
         """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none."""

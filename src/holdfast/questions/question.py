@@ -220,7 +220,7 @@ class Context:
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
         spent = self.so_far()
-        return self.guarantee.standing(spent.charge + cost.charge, spent.intervals, cost.intervals)
+        return self.guarantee.at(spent.charge + cost.charge, spent.intervals, cost.intervals)
 
     @cached_property
     def reads_fewer(self) -> bool:
