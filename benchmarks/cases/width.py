@@ -57,7 +57,7 @@ def scanned(n: int, k: int, p: float) -> float:
 
 def checked(n: int, k: int, failures: int, p: float) -> float:
     """Return what a check on half of the rows adds to the guess p, at number k, after so many wrong guesses."""
-    terms = Checks.plan(Goal(n // 2, 0, 1 - BETA), Checks.mechanisms[0])
+    terms = Checks.plan(Goal(n // 2, 0, 1 - BETA), *Checks.planning.mechanisms)
     assert terms is not None
     cell = Cell((), terms.rows, terms.rows, HOLDS)
     low, high = Checks(terms).certify(cell, (p, p), ChecksSoFar(k - 1, failures, 0), k)

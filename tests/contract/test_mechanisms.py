@@ -10,9 +10,11 @@ import pytest
 from counting_rows import CountingRows
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.ladder import Ladder
 from holdfast.guarantees.statistic import ExactMeans, NoisyMeans, Release, Tally
 from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Naive, Releaser, Thresholdout
 from holdfast.mechanisms import MECHANISMS as REGISTERED
+from holdfast.mechanisms.cells import Cells, Grid
 from holdfast.mechanisms.coins import Coins, bits
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.noisy_means import Gaussian, Laplace
@@ -20,6 +22,7 @@ from holdfast.queries.query import Query
 from holdfast.questions.question import mechanism_of
 from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
+from holdfast.session.planning import plan
 from planned import PAIRS, planned
 from toy_queries import Group, Histogram, Mean, Share
 
@@ -128,6 +131,19 @@ def test_a_mechanism_takes_its_numbers_from_the_guarantee(pair):
 def test_every_mechanism_of_a_session_keeps_this_contract():
     """But for checks and boards, which release no values."""
     assert set(REGISTERED.names()) - {"cells", "grid"} == {name.replace(" ", "_") for name in OF_SESSIONS}
+
+
+def test_cells_and_the_grid_serve_one_guarantee_each():
+    scored = {"metric": "accuracy", "id": "id", "target": "b", "low": 0.0, "high": 1.0, "clip": 0.001, "classes": "[]"}
+    ladder = Ladder.grid(100, confidence=0.95, step=None, scale=1.0, about="labels", **scored)
+    checks = plan(rows=100, queries=1, guarantee="checks").standing
+    assert Cells.under(checks, 100, None).draws == Grid.under(ladder, 100, None).draws == 100
+    for other in (ladder, planned("exchange", "coins").standing):
+        with pytest.raises(PlanConflict, match="says nothing about checks"):
+            Cells.under(other, 100, None)
+    for other in (checks, planned("exchange", "coins").standing):
+        with pytest.raises(PlanConflict, match="says nothing about submissions"):
+            Grid.under(other, 100, None)
 
 
 def test_fresh_rows_need_an_order():

@@ -158,7 +158,8 @@ def test_a_question_that_begins_within_a_plan_and_ends_after_it_has_the_smaller_
     assert terms is not None
     standing = Exchange(terms)
     for first, last in ((49, 53), (1, 50), (51, 60), (50, 51)):
-        assert standing.at(terms.charge + 1, first, last).level == min(map(terms.level_at, range(first, last + 1)))
+        placed = standing.at(terms.charge + 1, first - 1, last + 1 - first)
+        assert placed.level == min(map(terms.level_at, range(first, last + 1)))
 
 
 # Looks at one question.

@@ -73,7 +73,7 @@ def test_intervals_hold_however_long_a_session_goes_on(seed: int, queries: int |
         return sum(attacked(standing, np.random.default_rng([seed, world]), at) for world in range(worlds))
 
     def growing(charge: int, statement: int) -> Exchange:
-        return standing.at(charge, statement, statement)
+        return standing.at(charge, statement - 1)
 
     assert growing(COINS * ROWS, COINS).step > 2.5 * growing(ROWS, 1).step
     assert not breaks_promise(missed(WORLDS, growing), WORLDS)

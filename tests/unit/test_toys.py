@@ -5,6 +5,7 @@ import pytest
 import toys
 from holdfast import InvalidArgument, PlanConflict, RowSourceError, Session, plan
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import Fits
 from holdfast.questions import KINDS
 
 
@@ -68,8 +69,8 @@ def test_a_guarantee_and_its_mechanism(modules, tmp_path):
 
 def test_a_guarantee_promises_nothing_about_fits_unless_it_says_so(modules):
     standing = plan(rows=100_000, queries=10, guarantee="declared").standing
-    assert standing.covers == ()
-    assert standing.expected_excess_step(1.0) is None
+    assert standing.fits == Fits()
+    assert standing.fits.expected_step(1.0) is None
 
 
 def test_a_guarantee_that_is_no_longer_there_is_refused_at_opening(modules, tmp_path):

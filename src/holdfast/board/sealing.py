@@ -131,7 +131,7 @@ def split_off(
                 name="confusion",
             )
         try:  # before anything is written
-            plan(rows=count, queries=ANSWERS).standing.supports(OutcomeShares(len(CELLS)))
+            plan(rows=count, queries=ANSWERS).standing.answering().supports(OutcomeShares(len(CELLS)))
         except InvalidArgument:
             raise InvalidArgument(
                 f"confusion must keep more rows: from {count:,} its answers would be mostly noise.", name="confusion"

@@ -210,5 +210,5 @@ def _with_registered(text: str) -> str:
         return text
     from holdfast.guarantees import GUARANTEES
 
-    mechanisms = dict.fromkeys(name for each in GUARANTEES.all() for name in each.mechanisms)
+    mechanisms = dict.fromkeys(name for each in GUARANTEES.all() for name in each.planning.mechanisms)
     return text.format(guarantees=", ".join(GUARANTEES.names()), mechanisms=", ".join(mechanisms))

@@ -11,7 +11,7 @@ ladder        for boards: says only whether a submission is better than the best
 coins         what exchange and posterior share
 mathematics/  theorems they share
 
-To add one: a file with a subclass of `Guarantee`, and `GUARANTEES.register(name, cls)`.
+To add one: a file with a subclass of `AnswerGuarantee`, and `GUARANTEES.register(name, cls)`.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
             version=version,
         )
     try:
-        return known(known.reads.from_json(values))
+        return known(known.terms_class.from_json(values))
     except PlanConflict as unreadable:
         raise PlanConflict(
             f"{location} cannot be continued. {unreadable} Install the version of holdfast that wrote it.",

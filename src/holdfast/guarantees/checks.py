@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import (
     failure_nats,
     full_range,
@@ -25,7 +25,7 @@ from holdfast.guarantees.mathematics.checks import (
     time_share,
     two_groups_length,
 )
-from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval, Release, Statistic
+from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
 from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # checks: more than anybody will ask
@@ -83,12 +83,9 @@ class Checks(Guarantee):
 
     terms: CheckTerms
     name = "checks"
-    mechanisms = ("cells",)
-    answers = False
-    asks = "check"
-    goes_on = True
-    scans = True
-    reads = CheckTerms
+    planning = Planning(("cells",), by_name_only=("cells",), reads_all_rows=True, goes_on=True)
+    terms_class = CheckTerms
+    only_kind = "check"
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> CheckTerms | None:
@@ -103,18 +100,13 @@ class Checks(Guarantee):
 
     # -- what may be asked ------------------------------------------------------------------------------------------
 
-    def supports(self, statistic: Statistic) -> None:
+    def answering(self) -> AnswerGuarantee:
         """Only checks."""
         raise PlanConflict(
             "This session checks guesses: it says whether one holds, and gives an interval, but no values. Ask with"
             " the kind check, or ask a session on other rows.",
             guarantee=self.name,
         )
-
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """Nothing but checks is asked."""
-        self.supports(statistic)
-        return 0
 
     @property
     def checks(self) -> "Checks":
@@ -189,14 +181,6 @@ class Checks(Guarantee):
         now = self.so_far(*so_far)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
         return tuple((more, self.width(then)) for more, then in later)
-
-    def share(self, release: Release, part: int) -> Interval:
-        """No values are released."""
-        raise self.cannot_certify(type(release).__name__)
-
-    def group(self, release: Release, part: int = 0) -> Interval:
-        """No values are released."""
-        raise self.cannot_certify(type(release).__name__)
 
     @property
     def sentence(self) -> str:

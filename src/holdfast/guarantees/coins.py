@@ -7,13 +7,13 @@ events, so a ledger that begins under one guarantee stays under it.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import e
 
 import numpy as np
 
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
 from holdfast.guarantees.mathematics.concentration import FEW, clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
@@ -32,11 +32,10 @@ class CoinTerms(Terms):
     beta2: float
 
 
-class CoinGuarantee(Guarantee):
+class CoinGuarantee(AnswerGuarantee):
     """Coins with a planned extra mass. A subclass says how far the population is from the posterior means."""
 
     terms: CoinTerms
-    mechanisms = ("coins",)
     covers_slices = True
 
     def __init__(self, terms: CoinTerms, level: float) -> None:
@@ -230,19 +229,14 @@ class CoinGuarantee(Guarantee):
         return self.terms.mass
 
     @property
-    def covers(self) -> tuple[str, ...]:
-        """Coins."""
-        return (self.terms.mechanism,)
+    def fits(self) -> Fits:
+        """By `posterior_excess`; in expectation by information, whose theorem needs a mass of at least 1/n.
 
-    @property
-    def statement_level(self) -> float:
-        """The failure probability that one interval stands for; other statements do not lose the factor e."""
-        return e * self.level
+        The level is the failure probability that one interval stands for; other statements do not lose the factor e.
+        """
 
-    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """By `posterior_excess`."""
-        return descent.posterior_excess(on_rows, R=R, lipschitz=lipschitz, H=curvature, step=self.step)
+        def excess(on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+            return descent.posterior_excess(on_rows, R=R, lipschitz=lipschitz, H=curvature, step=self.step)
 
-    def expected_excess_step(self, R: float) -> float | None:
-        """By information, whose theorem needs a mass of at least 1/n."""
-        return self.information_step(R) if self.terms.mass >= 1 / self.terms.rows else None
+        fits = Fits((self.terms.mechanism,), e * self.level, excess)
+        return replace(fits, expected_step=self.information_step) if self.terms.mass >= 1 / self.terms.rows else fits

@@ -7,7 +7,7 @@ from math import ceil, log, sqrt
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Guarantee, around, ratio
+from holdfast.guarantees.guarantee import AnswerGuarantee, Fits, Planning, around, ratio
 from holdfast.guarantees.mathematics import cost, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
@@ -27,13 +27,13 @@ class NoisyTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class DifferentialPrivacy(Guarantee):
+class DifferentialPrivacy(AnswerGuarantee):
     """Sampled rows and Laplace noise, by differential privacy: one margin for every noisy mean."""
 
     terms: NoisyTerms
     name = "dp"
-    mechanisms = ("laplace",)
-    reads = NoisyTerms
+    planning = Planning(("laplace",))
+    terms_class = NoisyTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
@@ -58,18 +58,14 @@ class DifferentialPrivacy(Guarantee):
         """The range of the ratio of two noisy means."""
         return ratio(self.share(release, 2 * part + 1), self.share(release, 2 * part))
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """Noisy means."""
-        return (self.terms.mechanism,)
-
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon."""
         return self.terms.epsilon
 
-    def expected_excess_step(self, R: float) -> float:
-        """By information: the charge of a noisy mean is that of as many coins as tell as much."""
-        return self.information_step(R)
+    @property
+    def fits(self) -> Fits:
+        """Noisy means, by information: the charge of one is that of as many coins as tell as much."""
+        return Fits((self.terms.mechanism,), expected_step=self.information_step)
 
 
 @lru_cache(maxsize=4096)

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
+from typing import Self
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.checks import Checks, ChecksSoFar, CheckTerms
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.terms import Goal
 
 PART = 0.1  # part of the failure probability for the checks; it costs them 2.3 nats
@@ -61,8 +62,8 @@ class Drawers(Exchange):
 
     terms: DrawerTerms
     name = "drawers"
-    reads = DrawerTerms  # type: ignore[assignment]
-    compared = False
+    planning = Planning(("coins",), by_name_only=("coins",), goes_on=True, takes_unlike_rows=True)
+    terms_class = DrawerTerms  # type: ignore[assignment]
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> None:
@@ -76,9 +77,9 @@ class Drawers(Exchange):
 
     # -- the account of coins, out of what both drawers have spent --------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> "Exchange":
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """As for coins alone."""
-        return super().at(charge % COINS, (first - 1) % STATEMENTS + 1, (last - 1) % STATEMENTS + 1)
+        return super().at(charge % COINS, before % STATEMENTS, statements % STATEMENTS)
 
     def rows_at(self, intervals: int) -> int:
         """As for coins alone."""
@@ -117,7 +118,7 @@ class CheckDrawer(Checks):
 
     def __init__(self, terms: DrawerTerms) -> None:
         goal = Goal(terms.kept, 0, 1 - terms.kept_beta, identical=terms.identical)
-        own = Checks.plan(goal, Checks.mechanisms[0])
+        own = Checks.plan(goal, *Checks.planning.mechanisms)
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)
 

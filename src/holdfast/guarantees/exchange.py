@@ -14,14 +14,14 @@ plan are numbered, and later ones get smaller parts of the failure probability.
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import e, exp, log, sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.mathematics import exchange, groups, moments, special
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
@@ -109,11 +109,11 @@ class Exchange(CoinGuarantee):
 
     terms: ExchangeTerms
     name = "exchange"
-    reads = ExchangeTerms
-    goes_on = True
-    independent = True
+    planning = Planning(("coins",), goes_on=True, takes_unlike_rows=True)
+    terms_class = ExchangeTerms
 
-    def __init__(self, terms: ExchangeTerms, charge: int = 0, first: int = 1, last: int = 1) -> None:
+    def __init__(self, terms: ExchangeTerms, charge: int = 0, before: int = 0, statements: int = 1) -> None:
+        first, last = before + 1, before + max(1, statements)
         level = terms.level_at(last)
         super().__init__(terms, level if first == last else min(level, terms.level_at(first)))
         self._charge, self._last = charge, last
@@ -127,15 +127,15 @@ class Exchange(CoinGuarantee):
 
     # -- a question's place --------------------------------------------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> "Exchange":
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
-        within = charge <= self.terms.charge and last <= self.terms.statements
+        within = charge <= self.terms.charge and before + max(1, statements) <= self.terms.statements
         if within or self.terms.ends:  # a plan that ends refuses whatever is beyond it
             return self._within_plan
-        return type(self)(self.terms, charge, first, max(first, last))
+        return type(self)(self.terms, charge, before, statements)
 
     @cached_property
-    def _within_plan(self) -> "Exchange":
+    def _within_plan(self) -> Self:
         return self if self._charge <= self.terms.charge and self._last == 1 else type(self)(self.terms)
 
     def rows_at(self, intervals: int) -> int:
@@ -158,7 +158,7 @@ class Exchange(CoinGuarantee):
         """Return the margin of an ordinary answer after `more` others; `charge` and `intervals` were spent before."""
         statement = intervals + more + 1
         drawn = charge + self.terms.drawn_by(intervals + 1, statement)
-        return self.at(drawn, statement, statement).margin(self.terms.rows_at(statement))
+        return self.at(drawn, intervals + more).margin(self.terms.rows_at(statement))
 
     # -- what may be believed ------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Exchange(CoinGuarantee):
 
     def by(self, mechanism: str) -> Guarantee:
         """Coins, or scans of all rows with Gaussian noise: one theorem, one failure event, one charge."""
-        return self._scans if mechanism in ScansBesideCoins.mechanisms else super().by(mechanism)
+        return self._scans if mechanism in ScansBesideCoins.planning.mechanisms else super().by(mechanism)
 
     @cached_property
     def _scans(self) -> ScansBesideCoins:

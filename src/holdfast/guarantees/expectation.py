@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from math import ceil
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
 from holdfast.guarantees.statistic import Interval, Release, Statistic
@@ -28,15 +28,14 @@ class ExpectationTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Expectation(Guarantee):
+class Expectation(AnswerGuarantee):
     """E|answer - population| is at most the margin, for every answer, however the questions were chosen."""
 
     terms: ExpectationTerms
     name = "expectation"
-    mechanisms = ("laplace",)
-    unusual = mechanisms
-    intervals = False
-    reads = ExpectationTerms
+    planning = Planning(("laplace",), by_name_only=("laplace",))
+    gives_intervals = False
+    terms_class = ExpectationTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> ExpectationTerms | None:

@@ -12,13 +12,13 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import ceil, e, exp, log, sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange, special
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -65,11 +65,10 @@ class GaussianTerms(Terms):
         return self.sigma * _quantile(self.level)
 
 
-class Scans(Guarantee):
+class Scans(AnswerGuarantee):
     """Means of all rows plus Gaussian noise. A subclass says how much noise, at which level, and how far to widen."""
 
-    mechanisms = ("gaussian",)
-    scans = True
+    planning = Planning(("gaussian",), reads_all_rows=True, takes_unlike_rows=True)
     level: float
 
     @abstractmethod
@@ -114,8 +113,7 @@ class GaussianScans(Scans):
 
     terms: GaussianTerms
     name = "gaussian"
-    independent = True
-    reads = GaussianTerms
+    terms_class = GaussianTerms
 
     def __init__(self, terms: GaussianTerms) -> None:
         super().__init__(terms)
@@ -154,12 +152,13 @@ class ScansBesideCoins(Scans):
     """
 
     def __init__(self, coins: CoinGuarantee) -> None:
-        super().__init__(replace(coins.terms, mechanism=self.mechanisms[0]))
+        super().__init__(replace(coins.terms, mechanism=self.planning.mechanisms[0]))
         self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
 
-    def at(self, charge: int, first: int, last: int) -> Guarantee:
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """Beside the coins at that place."""
-        return self._coins.at(charge, first, last).by(self.terms.mechanism)
+        coins = self._coins.at(charge, before, statements)
+        return self if coins is self._coins else type(self)(coins)
 
     def widen(self, mean: Interval) -> Interval:
         """As for coins."""

@@ -4,19 +4,22 @@ A guarantee is an object made from typed terms. The terms are planned from a goa
 under the guarantee's name and version, and read back from there; terms that are not understood are refused.
 
     plan(goal, mechanism)      the best terms for a number of rows and questions, or None
+    at(charge, before, ...)    the same guarantee at a question's place, on which intervals may depend
+    answering()                the same guarantee, if it answers questions with values; then it also has:
+
     supports(statistic)        refuses, in words, what it cannot certify
     charge(statistic, draws)   what one release takes of the terms' capacity, in the guarantee's own units
     share(release, part)       the interval for a share or mean, in [0, 1]
     group(release, part)       the interval for the mean of a group, in [0, 1]
     difference(release)        the intervals for two groups and for their difference
     margin(draws)              the most by which such a share differs from the population's
-    at(charge, first, last)    the same guarantee at a question's place, on which intervals may depend
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
@@ -32,29 +35,91 @@ MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
 
 
+@dataclass(frozen=True)
+class Planning:
+    """What a planner knows about a guarantee before there are terms.
+
+    Parameters
+    ----------
+    mechanisms
+        Those that it can be planned with.
+    by_name_only
+        Those of them that a plan shows and chooses only if the guarantee is asked for by name.
+    preferred
+        The one to take if the guarantee is asked for by name and the mechanism is left open, unless flips are planned;
+        None: whichever has the smaller margin.
+    adaptive
+        Whether questions may depend on answers; "best" chooses only such guarantees.
+    reads_all_rows
+        Whether every answer does; "best" chooses such a guarantee only if its mechanism is asked for.
+    goes_on
+        Whether it answers questions beyond a plan, or without one, with wider margins.
+    takes_unlike_rows
+        Whether it also holds for rows that are independent but not identically distributed.
+    """
+
+    mechanisms: tuple[str, ...]
+    by_name_only: tuple[str, ...] = ()
+    preferred: str | None = None
+    adaptive: bool = True
+    reads_all_rows: bool = False
+    goes_on: bool = False
+    takes_unlike_rows: bool = False
+
+
+class ExcessBound(Protocol):
+    """A bound on the population's excess loss that holds with all intervals; None: no such promise."""
+
+    def __call__(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+        """Return the bound.
+
+        Parameters
+        ----------
+        on_rows
+            A bound on the excess loss on the rows.
+        R
+            The most by which a row's loss can differ between two points.
+        lipschitz, curvature
+            A bound on the gradient of a row's loss, and its strong convexity.
+        """
+
+
+@dataclass(frozen=True)
+class Fits:
+    """What a guarantee promises about fits of models; by default nothing.
+
+    Parameters
+    ----------
+    mechanisms
+        Those that a fit may use.
+    level
+        The failure probability that a statement other than an interval may use; None: no such statements.
+    excess
+        Returns a bound on the excess loss.
+    expected_step
+        Returns how much more excess loss the population may show, in expectation, if a row's loss can differ by at most
+        R between two points; None: no such promise.
+    """
+
+    mechanisms: tuple[str, ...] = ()
+    level: float | None = None
+    excess: ExcessBound = lambda on_rows, *, R, lipschitz, curvature: None
+    expected_step: Callable[[float], float | None] = lambda R: None
+
+
 class Guarantee(ABC):
     """A promise about the population, whose `terms` are fixed before the first question.
 
-    To add one, write a subclass and register it in `GUARANTEES`.
+    What every guarantee has; those that answer questions with values are subclasses of `AnswerGuarantee`.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
-    mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
-    unusual: ClassVar[tuple[str, ...]] = ()  # mechanisms that a plan shows only if the guarantee is asked for
-    adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
-    answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
-    intervals: ClassVar[bool] = True  # whether answers have intervals; if not, values stand alone
-    asks: ClassVar[str | None] = None  # the only question kind that it takes; None: all that ask for values
-    compared: ClassVar[bool] = True  # whether plans show it beside the others
-    scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
-    goes_on: ClassVar[bool] = False  # whether it answers questions beyond a plan, or without one, with wider margins
-    independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
-    covers_slices: ClassVar[bool] = False  # whether it certifies means that are asked in slices
+    planning: ClassVar[Planning]
+    terms_class: ClassVar[type[Terms]]
+    only_kind: ClassVar[str | None] = None  # the only kind of question that it takes; None: all that ask for values
     in_order: ClassVar[bool] = False  # whether releases must come in the order of their charges (fresh rows)
-    reads: ClassVar[type[Terms]]
     terms: Terms
-    level: float  # of every exact binomial interval, where there are coins
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -66,59 +131,30 @@ class Guarantee(ABC):
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
 
-    @classmethod
-    def usual_mechanism(cls, flips: bool) -> str | None:
-        """Return the mechanism to take where the caller leaves it open; None: whichever has the smaller margin.
-
-        `flips` says whether single flips are planned.
-        """
-        return None
-
     # -- a question's place --------------------------------------------------------------------------------------
 
-    def at(self, charge: int, first: int, last: int) -> "Guarantee":
+    def at(self, charge: int, before: int, statements: int = 1) -> Self:
         """Return this guarantee as it certifies one question; the same everywhere unless the session goes on.
 
         Parameters
         ----------
         charge
             The total charge of all questions begun so far, answered or not, this one included.
-        first, last
-            The numbers of the question's first and last statement.
+        before, statements
+            How many statements were made before the question, and how many it makes itself; one that makes none belongs
+            to the next.
         """
         return self
-
-    def standing(self, charge: int, before: int, statements: int) -> "Guarantee":
-        """Return this guarantee as it certifies a question, given by its number of statements.
-
-        Parameters
-        ----------
-        charge
-            As for `at`.
-        before, statements
-            How many statements were made before the question, and how many it makes itself.
-        """
-        return self.at(charge, before + 1, before + max(1, statements))
 
     def rows_at(self, intervals: int) -> int:
         """Return how many rows an ordinary answer reads after this many `intervals`."""
         return self.terms.rows_per_query
 
-    def at_level(self, level: float) -> "Guarantee":
-        """Return this guarantee at the same place, for coins whose exact intervals have another `level` (looks)."""
-        other = copy(self)
-        other.level = level
-        return other
-
     # -- what may be asked --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def supports(self, statistic: Statistic) -> None:
-        """Refuse, in words, a statistic that these terms cannot certify."""
-
-    @abstractmethod
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """Return what one release of the `statistic` from this many `draws` takes of `terms.charge`."""
+    def answering(self) -> "AnswerGuarantee":
+        """Return this guarantee if it answers questions with values; refuse, in words, if it does not."""
 
     def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
         """Refuse a question that the ledger's amounts have no room to count; most guarantees have no such limit.
@@ -144,6 +180,99 @@ class Guarantee(ABC):
                 f"Under the {self.name} guarantee with {self.terms.mechanism} every answer reads the same number of"
                 " rows. Leave rows_per_query and margin out, or plan with coins."
             )
+
+    # -- what is promised -----------------------------------------------------------------------------------------
+
+    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
+        """Return the margin of an ordinary answer later on.
+
+        Parameters
+        ----------
+        more
+            How many ordinary answers come before it.
+        charge, intervals
+            What was spent before.
+        """
+        return self.terms.margin
+
+    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+        """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
+
+        Both arguments begin with charge and intervals: `spent` by all questions begun, `answered` by answers given. The
+        others of `answered` are how many intervals failed, being of questions that gave no answer, and are under way.
+        """
+        return ()
+
+    @property
+    def sentence(self) -> str | None:
+        """The promise in one sentence, if it is not the usual sentence of a plan."""
+        return None
+
+    def by(self, mechanism: str) -> "Guarantee":
+        """Return the same promise for one answer by another `mechanism`; refuse a mechanism that is not covered."""
+        if mechanism == self.terms.mechanism:
+            return self
+        raise PlanConflict(
+            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which does not cover"
+            f" single answers by {mechanism!r}; leave mechanism out. Sessions under the exchange guarantee take both"
+            " coins and gaussian.",
+            guarantee=self.name,
+        )
+
+    @property
+    def checks(self) -> "Guarantee | None":
+        """The guarantee that checks guesses, on rows that answer nothing else; None if there are no such rows."""
+        return None
+
+    @property
+    def fits(self) -> Fits:
+        """What is promised about fits of models; nothing, unless a guarantee has a theorem about them."""
+        return Fits()
+
+    # -- how terms are stored -----------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return what a ledger's first entry records."""
+        charge, intervals = (self.terms.charge, self.terms.statements) if self.terms.ends else (NO_CAP, NO_CAP)
+        caps: dict[str, JSON] = {"charge": charge, "intervals": intervals}
+        return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
+
+    def cannot_certify(self, what: str) -> PlanConflict:
+        """Return the error for something (`what`) that this guarantee says nothing about."""
+        return PlanConflict(
+            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
+            f" {what}.",
+            guarantee=self.name,
+        )
+
+
+class AnswerGuarantee(Guarantee):
+    """A guarantee that answers questions with values, each with its interval.
+
+    To add one, write a subclass: how it is planned, what it supports, what it charges, and the intervals it allows.
+    """
+
+    gives_intervals: ClassVar[bool] = True  # if not, values stand alone
+    covers_slices: ClassVar[bool] = False  # whether it certifies means that are asked in slices
+    level: float  # of every exact binomial interval, where there are coins
+
+    def answering(self) -> Self:
+        """Itself."""
+        return self
+
+    def at_level(self, level: float) -> Self:
+        """Return this guarantee at the same place, for coins whose exact intervals have another `level` (looks)."""
+        other = copy(self)
+        other.level = level
+        return other
+
+    @abstractmethod
+    def supports(self, statistic: Statistic) -> None:
+        """Refuse, in words, a statistic that these terms cannot certify."""
+
+    @abstractmethod
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """Return what one release of the `statistic` from this many `draws` takes of `terms.charge`."""
 
     # -- what may be believed -----------------------------------------------------------------------------------
 
@@ -285,94 +414,22 @@ class Guarantee(ABC):
         return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
 
     def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
-        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        standing = self if self.terms.ends else self.at(charge + draws, intervals)
         return standing._margin(draws)
 
-    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer later on.
-
-        Parameters
-        ----------
-        more
-            How many ordinary answers come before it.
-        charge, intervals
-            What was spent before.
-        """
-        return self.terms.margin
-
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
-        """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
-
-        Both arguments begin with charge and intervals: `spent` by all questions begun, `answered` by answers given. The
-        others of `answered` are how many intervals failed, being of questions that gave no answer, and are under way.
-        """
-        return ()
-
-    @property
-    def sentence(self) -> str | None:
-        """The promise in one sentence, if it is not the usual sentence of a plan."""
-        return None
-
-    def by(self, mechanism: str) -> "Guarantee":
-        """Return the same promise for one answer by another `mechanism`; refuse a mechanism that is not covered."""
-        if mechanism == self.terms.mechanism:
-            return self
-        raise PlanConflict(
-            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which does not cover"
-            f" single answers by {mechanism!r}; leave mechanism out. Sessions under the exchange guarantee take both"
-            " coins and gaussian.",
-            guarantee=self.name,
-        )
-
-    @property
-    def checks(self) -> "Guarantee | None":
-        """The guarantee that checks guesses, on rows that answer nothing else; None if there are no such rows."""
-        return None
-
-    # -- fitting models: what descent needs ------------------------------------------------------------------------
-
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """The mechanisms that a fit may use under these terms; none unless a guarantee has a theorem about fits."""
-        return ()
+    # -- what mechanisms read -------------------------------------------------------------------------------------
 
     @property
     def coin_mass(self) -> float:
-        """Return the extra mass of every outcome of a draw (coins)."""
+        """The extra mass of every outcome of a draw (coins)."""
         raise self.cannot_certify("coins")
 
     def epsilon_for(self, draws: int) -> float:
         """Return the epsilon, on all rows, of one noisy answer from this many `draws` (Laplace)."""
         raise self.cannot_certify("noisy answers")
 
-    @property
-    def statement_level(self) -> float | None:
-        """The failure probability that a statement other than an interval may use; None: no such statements."""
-        return None
-
-    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """Return a bound on the population's excess loss that holds with all intervals; None: no such promise.
-
-        Parameters
-        ----------
-        on_rows
-            A bound on the excess loss on the rows.
-        R
-            The most by which a row's loss can differ between two points.
-        lipschitz, curvature
-            A bound on the gradient of a row's loss, and its strong convexity.
-        """
-        return None
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """Return how much more excess loss the population may show, in expectation; None: no such promise.
-
-        `R` is the most by which a row's loss can differ between two points.
-        """
-        return None
-
     def information_step(self, R: float) -> float:
-        """Return `expected_excess_step` by the information in all releases, for charges that count coins.
+        """Return the `expected_step` of fits by the information in all releases, for charges that count coins.
 
         `R` is as there.
         """
@@ -382,22 +439,6 @@ class Guarantee(ABC):
     def _drawn(self) -> int:
         """The most that the session has charged by the end of the current question."""
         return self.terms.charge
-
-    # -- how terms are stored -----------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, JSON]:
-        """Return what a ledger's first entry records."""
-        charge, intervals = (self.terms.charge, self.terms.statements) if self.terms.ends else (NO_CAP, NO_CAP)
-        caps: dict[str, JSON] = {"charge": charge, "intervals": intervals}
-        return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
-
-    def cannot_certify(self, what: str) -> PlanConflict:
-        """Return the error for something (`what`) that this guarantee says nothing about."""
-        return PlanConflict(
-            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
-            f" {what}.",
-            guarantee=self.name,
-        )
 
     def tally(self, release: Release) -> Tally:
         """Return the `release` if it is a tally; refuse to certify others."""

@@ -14,7 +14,7 @@ import numpy as np
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, privacy, special
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
@@ -158,13 +158,13 @@ class InformationTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Information(Guarantee):
+class Information(AnswerGuarantee):
     """Coins, single flips and Laplace answers in any mixture; the failure probability enters through its inverse."""
 
     terms: InformationTerms
     name = "information"
-    mechanisms = ("coins", "laplace")
-    reads = InformationTerms
+    planning = Planning(("coins", "laplace"))
+    terms_class = InformationTerms
 
     def __init__(self, terms: InformationTerms) -> None:
         super().__init__(terms)
@@ -250,11 +250,6 @@ class Information(Guarantee):
             radius += hoeffding_radius(release.draws, level)
         return around(release.means[part], radius)
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """Any mixture."""
-        return self.mechanisms
-
     @cached_property
     def coin_mass(self) -> float:
         """1/n."""
@@ -267,17 +262,13 @@ class Information(Guarantee):
         return sqrt(draws) / self.terms.rows * (1 - 1e-12)  # so that rounding never charges one coin more
 
     @property
-    def statement_level(self) -> float:
-        """An equal part of beta2."""
-        return self.level
+    def fits(self) -> Fits:
+        """Any mixture, each with an equal part of beta2, by `radius_step`; in expectation by information."""
 
-    def expected_excess_step(self, R: float) -> float:
-        """By information."""
-        return self.information_step(R)
+        def excess(on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+            return on_rows + descent.radius_step(R, r=self.terms.radius, n=self.terms.rows)
 
-    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """By `radius_step`."""
-        return on_rows + descent.radius_step(R, r=self.terms.radius, n=self.terms.rows)
+        return Fits(self.planning.mechanisms, self.level, excess, self.information_step)
 
 
 @lru_cache(maxsize=4096)

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
-from holdfast.guarantees.statistic import GRID, Interval, Release, Statistic
+from holdfast.guarantees.statistic import GRID, Interval
 from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody will send
@@ -108,13 +108,9 @@ class Ladder(Guarantee):
 
     terms: LadderTerms
     name = "ladder"
-    mechanisms = ("grid",)
-    answers = False
-    asks = "submit"
-    goes_on = True
-    scans = True
-    independent = True
-    reads = LadderTerms
+    planning = Planning(("grid",), by_name_only=("grid",), reads_all_rows=True, goes_on=True, takes_unlike_rows=True)
+    terms_class = LadderTerms
+    only_kind = "submit"
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> LadderTerms | None:
@@ -157,24 +153,19 @@ class Ladder(Guarantee):
         sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False}
         sizes |= {"identical": about == POPULATION}
         own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
-        mechanism = cls.mechanisms[0]
+        (mechanism,) = cls.planning.mechanisms
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
         return cls(replace(terms, margin=min(1.0, cls(terms).width(SubmissionsSoFar(0, 0, 0)))))
 
     # -- what may be asked ------------------------------------------------------------------------------------------
 
-    def supports(self, statistic: Statistic) -> None:
+    def answering(self) -> AnswerGuarantee:
         """Only submissions."""
         raise PlanConflict(
             "This is a board: it says whether a submission is better than the best so far, with an interval, and"
             " nothing else. Ask with the kind submit, or ask a session on other rows.",
             guarantee=self.name,
         )
-
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """Nothing but submissions is asked."""
-        self.supports(statistic)
-        return 0
 
     @cached_property
     def _places(self) -> tuple[int, int]:
@@ -283,14 +274,6 @@ class Ladder(Guarantee):
                 then = then.after(min(self.terms.cells, then.best + 1))
             later.append((more, self.terms.scale * self.width(then)))
         return tuple(later)
-
-    def share(self, release: Release, part: int) -> Interval:
-        """No values are released."""
-        raise self.cannot_certify(type(release).__name__)
-
-    def group(self, release: Release, part: int = 0) -> Interval:
-        """No values are released."""
-        raise self.cannot_certify(type(release).__name__)
 
     @property
     def sentence(self) -> str:

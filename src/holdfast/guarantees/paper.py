@@ -7,7 +7,7 @@ from math import ceil, sqrt
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
@@ -30,7 +30,7 @@ class PaperTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Paper(Guarantee):
+class Paper(AnswerGuarantee):
     """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins.
 
     Its promise about fits is the paper's, too (A4+): on the rows by the best of several runs, and from there to the
@@ -39,19 +39,17 @@ class Paper(Guarantee):
 
     terms: PaperTerms
     name = "paper"
-    mechanisms = ("laplace", "coins", "laplace_with_replacement")
-    unusual = mechanisms[2:]
-    reads = PaperTerms
+    planning = Planning(
+        ("laplace", "coins", "laplace_with_replacement"),
+        by_name_only=("laplace_with_replacement",),
+        preferred="laplace",
+    )
+    terms_class = PaperTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> PaperTerms | None:
         """Return the smallest margin that the paper's sample sizes allow on these rows."""
         return _PLANNERS[mechanism](goal)
-
-    @classmethod
-    def usual_mechanism(cls, flips: bool) -> str | None:
-        """The paper's mechanism for statistical queries, unless flips are planned."""
-        return None if flips else cls.mechanisms[0]
 
     def supports(self, statistic: Statistic) -> None:
         """Noisy means answer anything but flips; averaged coins answer shares and means."""
@@ -85,26 +83,27 @@ class Paper(Guarantee):
         return ratio(self.share(release, 2 * part + 1), self.share(release, 2 * part))
 
     @property
-    def _private(self) -> sizes.Private:
-        """How private the whole session is."""
-        find = sizes.private_coins if self.terms.mass is not None else sizes.private_answers
-        return find(self.terms.margin, 1 - self.terms.confidence, k=max(1, self.terms.queries), n=self.terms.rows)
+    def fits(self) -> Fits:
+        """Noisy answers; in a session of coins any mixture, since privacy adds up.
 
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """Noisy answers; in a session of coins any mixture, since privacy adds up."""
-        if self.terms.flips:
-            return ()
-        return (self.terms.mechanism,) if self.terms.mass is None else self.mechanisms[:2]
+        The level is that of one fit on the rows; the step to the population is the core of the paper's transfer
+        theorem, or in expectation that by privacy, as in the paper.
+        """
+        terms, coins = self.terms, self.terms.mass is not None
+        if terms.flips:
+            return Fits()
+        find = sizes.private_coins if coins else sizes.private_answers
+        private = find(terms.margin, 1 - terms.confidence, k=max(1, terms.queries), n=terms.rows)
 
-    @property
-    def statement_level(self) -> float:
-        """The failure probability of one fit on the rows."""
-        return self._private.level
+        def excess(on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+            return on_rows + 2 * R * private.gap
 
-    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """By the core of the paper's transfer theorem."""
-        return on_rows + 2 * R * self._private.gap
+        return Fits(
+            ("laplace", "coins") if coins else (terms.mechanism,),
+            private.level,
+            excess,
+            partial(descent.privacy_step, epsilon=private.epsilon, delta=private.delta),
+        )
 
     @property
     def coin_mass(self) -> float:
@@ -114,10 +113,6 @@ class Paper(Guarantee):
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon of noisy means, or the one at which an answer costs as much as `draws` coins."""
         return sqrt(draws) / self.terms.rows * (1 - 1e-12) if self.terms.epsilon is None else self.terms.epsilon
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """By privacy, as the paper does."""
-        return descent.privacy_step(R, epsilon=self._private.epsilon, delta=self._private.delta)
 
 
 def smallest_margin(size: Callable[[float], sizes.Size], goal: Goal) -> float | None:

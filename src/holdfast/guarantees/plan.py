@@ -78,7 +78,7 @@ def paced(planner: type[Guarantee], goal: Goal, mechanism: str, most: int | None
 def readings(standing: Guarantee) -> tuple[Reading, ...]:
     """Return every way and pace for the questions of this plan; none if it is about flips, or says nothing."""
     terms = standing.terms
-    if terms.flips or terms.margin >= SAYS_NOTHING or not standing.answers:
+    if terms.flips or terms.margin >= SAYS_NOTHING or standing.only_kind is not None:
         return ()
     goal = Goal(terms.rows, terms.queries or WITHOUT_PLAN, terms.confidence, ends=False, identical=terms.identical)
     made: list[Reading] = []
@@ -246,7 +246,8 @@ class Plan:
 
     @property
     def _read(self) -> str:
-        return f"all {self.drawn}" if self.standing.scans else f"{self.rows_per_query:,} random {self.drawn}"
+        some = f"{self.rows_per_query:,} random"
+        return f"{'all' if self.standing.planning.reads_all_rows else some} {self.drawn}"
 
     @property
     def sentence(self) -> str:
@@ -330,7 +331,7 @@ class Plan:
         if self.alternatives:
             shown += notebook.table(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)
         else:  # a plan already in force: there is nothing to choose
-            planned = "no end" if self.endless or not self.standing.answers else f"{self.terms.answers:,}"
+            planned = "no end" if self.endless or self.standing.only_kind is not None else f"{self.terms.answers:,}"
             counts = (f"{self.rows:,}", planned, f"{self.rows_per_query:,}")
             names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
             shown += notebook.table(HEADINGS, [(*names, *counts, "stands")], left=_TEXTS)

@@ -16,6 +16,7 @@ import numpy as np
 from holdfast import check
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
+from holdfast.guarantees.guarantee import Planning
 from holdfast.guarantees.mathematics import groups, special
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
@@ -200,8 +201,8 @@ class Posterior(CoinGuarantee):
 
     terms: PosteriorTerms
     name = "posterior"
-    reads = PosteriorTerms
-    independent = True
+    planning = Planning(("coins",), takes_unlike_rows=True)
+    terms_class = PosteriorTerms
 
     def __init__(self, terms: PosteriorTerms) -> None:
         super().__init__(terms, level(terms.beta2, k=terms.statements))

@@ -52,7 +52,7 @@ class PlanRequest:
             check.probability(confidence=self.confidence)
         if (self.guarantee, self.mechanism) != (BEST, BEST):  # else skip the lookup, which would import every guarantee
             check.one_of("guarantee", self.guarantee, (BEST, *GUARANTEES.names()))
-            mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.mechanisms)
+            mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.planning.mechanisms)
             check.one_of("mechanism", self.mechanism, (BEST, *mechanisms))
         _ = self.pace, self.asked  # validated now, then cached
 
@@ -117,18 +117,17 @@ class PlanRequest:
             rows = int(rows)
             if self.pace[0] is not None:
                 check.at_most("rows", rows, rows_per_query=self.pace[0])
-        compared = [one for one in GUARANTEES.all() if (one.answers and one.compared) or one.name == self.guarantee]
         pairs = [
             (one.name, how)
-            for one in compared
-            for how in one.mechanisms
-            if how not in one.unusual or one.name == self.guarantee
+            for one in GUARANTEES.all()
+            for how in one.planning.mechanisms
+            if how not in one.planning.by_name_only or one.name == self.guarantee
         ]
         queries = 0 if len(missing) == 2 else self.asked[0]
         solved = {pair: terms for pair in pairs if (terms := self._solve(pair, rows, queries)) is not None}
         chosen = self._choose(solved, rows, queries)
         standing = GUARANTEES[chosen[0]](solved[chosen])
-        if not standing.answers:
+        if standing.only_kind is not None:
             return Plan(standing)  # the width of a check does not compare with margins of answers
         if not standing.terms.queries + self.asked[1]:
             return Plan(standing, (_alternative(chosen, standing.terms, chosen),))  # others need a number of questions
@@ -140,8 +139,8 @@ class PlanRequest:
         if self.end:
             raise InvalidArgument("end=True refuses questions beyond the plan: give queries= or margin=.", name="end")
         fit = [one for one in GUARANTEES.all() if self.guarantee in (BEST, one.name)]
-        fit = [one for one in fit if self.mechanism in (BEST, *one.mechanisms)]
-        if not any(one.goes_on for one in fit):
+        fit = [one for one in fit if self.mechanism in (BEST, *one.planning.mechanisms)]
+        if not any(one.planning.goes_on for one in fit):
             named = ("guarantee", self.guarantee) if self.guarantee != BEST else ("mechanism", self.mechanism)
             raise InvalidArgument(
                 f"A session with {named[0]}={named[1]!r} ends after a number of questions: give queries= or margin=."
@@ -152,9 +151,10 @@ class PlanRequest:
     def _terms(self, pair: Pair, rows: int, queries: int) -> Terms | None:
         """Return the terms of this guarantee and mechanism for this many rows and questions."""
         planner, mechanism = GUARANTEES[pair[0]], pair[1]
-        if self.identical is False and not planner.independent:
+        known = planner.planning
+        if self.identical is False and not known.takes_unlike_rows:
             return None
-        ends, identical = self.end or not planner.goes_on, self.identical is True or not planner.independent
+        ends, identical = self.end or not known.goes_on, self.identical is True or not known.takes_unlike_rows
         (_, flips), (each, most) = self.asked, self.pace
         if queries + flips == 0 and ends:
             return None
@@ -180,15 +180,14 @@ class PlanRequest:
     def _allows(self, pair: Pair) -> bool:
         """Whether the caller asked for this guarantee and mechanism, or left them open."""
         guarantee, mechanism = pair
-        planner = GUARANTEES[guarantee]
-        if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not planner.adaptive):
-            return False
-        if planner.scans and (self.guarantee, self.mechanism) == (BEST, BEST):
+        known, named = GUARANTEES[guarantee].planning, self.guarantee == guarantee
+        if not named and (self.guarantee != BEST or not known.adaptive):
             return False
         if self.mechanism != BEST:
             return self.mechanism == mechanism
-        usual = planner.usual_mechanism(self.asked[1] > 0) if self.guarantee == guarantee else None
-        return usual in (None, mechanism)
+        if not named:
+            return not known.reads_all_rows
+        return bool(self.asked[1]) or known.preferred in (None, mechanism)
 
     def _choose(self, solved: Mapping[Pair, Terms], rows: int | None, queries: int | None) -> Pair:
         allowed = {pair: terms for pair, terms in solved.items() if self._allows(pair)}
@@ -212,7 +211,7 @@ class PlanRequest:
     def _infeasible(self, rows: int | None) -> PlanInfeasible:
         """Word the refusal, and say what the same rows do allow."""
         named = self.guarantee != BEST
-        if self.identical is False and named and not GUARANTEES[self.guarantee].independent:
+        if self.identical is False and named and not GUARANTEES[self.guarantee].planning.takes_unlike_rows:
             return PlanInfeasible(
                 f"The {self.guarantee} guarantee is only for identically distributed rows; the exchange guarantee is"
                 " for any that are independent.",
@@ -285,7 +284,7 @@ def _alternative(pair: Pair, terms: Terms | None, chosen: Pair) -> Alternative:
         note = "says nothing: wider than half the range"
     elif pair == chosen:
         note = "this plan"
-    elif GUARANTEES[pair[0]].scans:
+    elif GUARANTEES[pair[0]].planning.reads_all_rows:
         note = "reads all rows; used only if chosen by name"
     asked = terms.queries or terms.flips or None
     return Alternative(*pair, terms.rows, asked, terms.margin, terms.rows_per_query, note)

@@ -3,13 +3,13 @@
 from math import log
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import AnswerGuarantee, Planning
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
 from holdfast.guarantees.statistic import ExactMeans, Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
 
-class Split(Guarantee):
+class Split(AnswerGuarantee):
     """Every row answers one question, so earlier answers reveal nothing about it.
 
     Rows are used in a random order that the ledger keeps secret: whoever knew it could ask about what the next rows
@@ -17,9 +17,9 @@ class Split(Guarantee):
     """
 
     name = "split"
-    mechanisms = ("fresh_rows",)
+    planning = Planning(("fresh_rows",))
     in_order = True  # the charge says which rows are used up
-    reads = Terms
+    terms_class = Terms
 
     def __init__(self, terms: Terms) -> None:
         super().__init__(terms)

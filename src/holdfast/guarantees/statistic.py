@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from holdfast.guarantees.mathematics import shares
 
 if TYPE_CHECKING:
-    from holdfast.guarantees.guarantee import Guarantee
+    from holdfast.guarantees.guarantee import AnswerGuarantee
 
 Values = NDArray[np.bool_] | NDArray[np.float64] | NDArray[np.int64]  # the values of drawn rows; see `queries.query`
 Columns = list[NDArray[np.float64]]
@@ -72,7 +72,7 @@ class Statistic(ABC):
         """Return the sums of those columns that count rows; None for those that average values."""
 
     @abstractmethod
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """Ask the guarantee for the interval of every value."""
 
 
@@ -95,7 +95,7 @@ class _OneNumber(Statistic):
         """The debiased share of ones."""
         return (shares.debias(counts[1] / draws, outcomes=2, mass=mass),)
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval."""
         return [guarantee.share(release, 0)]
 
@@ -171,7 +171,7 @@ class GroupMean(Statistic):
         """Sizes of groups are counted, sums are not."""
         return tuple(int(column.sum()) if place % 2 == 0 else None for place, column in enumerate(columns))
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval for each group, from two statements."""
         if self.groups == 1:
             return [guarantee.group(release)]
@@ -199,7 +199,7 @@ class Difference(GroupMean):
         """Both means, and the first less the second."""
         return _with_difference(super().from_counts(counts, draws, mass=mass))
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """Three intervals, from the four statements of two groups."""
         return list(guarantee.difference(release))
 
@@ -241,7 +241,7 @@ class OutcomeShares(Statistic):
         """Rows are counted."""
         return tuple(int(column.sum()) for column in columns)
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval for each outcome."""
         return guarantee.shares(release, self.outcomes)
 
@@ -269,7 +269,7 @@ class SharesWithin(OutcomeShares):
         shares = super().from_counts(counts, draws, mass=mass)
         return self.from_means((clip(1 - sum(shares[:-1])), *shares[:-1]))
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval for each outcome inside."""
         return guarantee.shares_within(release, self.outcomes - 1)
 

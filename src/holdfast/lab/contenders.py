@@ -115,7 +115,7 @@ class PlanOracle:
     def __init__(self, plan: Plan, source: RowSource, rng: Generator) -> None:
         # A session's ledger fixes the order in which fresh rows are used up; here the world's generator does.
         self._drawing = Drawing(source, rng, plan.standing, Order(rng.bytes(32)))
-        self._standing, self._charge, self._statements = plan.standing, 0, 0
+        self._standing, self._charge, self._statements = plan.standing.answering(), 0, 0
 
     def answer(self, question: RowQuestion) -> Reply:
         """Draw, release, certify."""
@@ -128,7 +128,7 @@ class PlanOracle:
         """Advance by one question; if the guarantee uses rows up, use up this answer's rows."""
         drawing, draws = self._drawing, self._place(question)
         if drawing.guarantee.in_order and drawing.order is not None:
-            drawing.order = drawing.order.after(drawing.guarantee.charge(question.statistic, draws))
+            drawing.order = drawing.order.after(drawing.answering.charge(question.statistic, draws))
 
     def _place(self, question: RowQuestion) -> int:
         """Assign the question its place, as a ledger would; return how many rows it draws."""
@@ -136,7 +136,7 @@ class PlanOracle:
         draws = self._standing.rows_at(before)
         self._charge += self._standing.charge(statistic, draws)
         self._statements += statistic.intervals
-        self._drawing.guarantee = self._standing.at(self._charge, before + 1, self._statements)
+        self._drawing.guarantee = self._standing.at(self._charge, before, statistic.intervals)
         return draws
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.random import Generator
 
 from holdfast import check
+from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
 from holdfast.guarantees.statistic import GRID, Cell, GridCell, Statistic
@@ -56,7 +57,7 @@ class Cells:
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return checks of this many rows; refuse a guarantee that does not check guesses."""
-        if guarantee.answers:
+        if not isinstance(guarantee, Checks):
             raise guarantee.cannot_certify("checks")
         return cls(draws=draws)
 

@@ -242,7 +242,7 @@ class CoinChoice:
     @classmethod
     def under(cls, guarantee: Guarantee, contest: Contest, runs: int) -> Self:
         """Toss as many coins per run as an ordinary answer reads rows."""
-        return cls(contest, runs, guarantee.terms.rows_per_query, guarantee.coin_mass)
+        return cls(contest, runs, guarantee.terms.rows_per_query, guarantee.answering().coin_mass)
 
     @property
     def charge(self) -> int:
@@ -286,7 +286,7 @@ class ExponentialChoice:
         """Sample as many rows as an ordinary answer reads."""
         rows: int = guarantee.terms.rows
         draws = min(rows, guarantee.terms.rows_per_query)
-        return cls(contest, runs, draws, guarantee.epsilon_for(draws), rows)
+        return cls(contest, runs, draws, guarantee.answering().epsilon_for(draws), rows)
 
     @property
     def charge(self) -> int:

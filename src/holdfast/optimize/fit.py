@@ -172,18 +172,18 @@ class Fit:
         After the run, `regret` is that of the chosen run, and `at` the guarantee at the fit's place in the ledger.
         """
         descent, guarantee = self.descent, at or self._standing
+        promised = guarantee.fits
         ranges, domain = descent.objective.ranges, descent.domain
         apart = difference_range(descent)
         most = apart + descent.objective.l2 / 2 * domain.norm**2
         expected = likely = None
-        step = guarantee.expected_excess_step(apart)
+        step = promised.expected_step(apart)
         if step is not None:
             behind = 0.0 if self.choice is None else self.choice.loss()
             expected = min(most, descent.expected_excess() + behind + step)
-        level = guarantee.statement_level
-        on_rows = inf if level is None else self._on_rows(level, regret)
+        on_rows = inf if promised.level is None else self._on_rows(promised.level, regret)
         if on_rows < inf:
-            bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
+            bound = promised.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
             likely = None if bound is None else min(most, bound)
         if self.searched is not None:
             expected = None  # answers chose the domain, so the range was not fixed in advance
@@ -197,7 +197,7 @@ class Fit:
         """The guarantee as if the fit were asked now, counting its own draws, its answers and its excess bound."""
         charge, intervals = self.spent
         drawn = charge + self.charge + self.answers * self.guarantee.terms.rows_per_query
-        return self.guarantee.at(drawn, intervals + 1, intervals + self.answers + 1)
+        return self.guarantee.at(drawn, intervals, self.answers + 1)
 
     def _on_rows(self, beta: float, regret: float) -> float:
         """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none."""
@@ -214,7 +214,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     """Return the mechanism of a fit; refuse what the guarantee does not cover."""
     if requested is not None:
         check.one_of("mechanism", requested, tuple(GRADIENTS))
-    usual, covered = guarantee.terms.mechanism, guarantee.covers
+    usual, covered = guarantee.terms.mechanism, guarantee.fits.mechanisms
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
             f"A fit needs many small answers, which this session ({usual.replace('_', ' ')}) cannot give. Open one with"

@@ -160,7 +160,7 @@ class CoinGradient(NoisyGradient):
         if ell is None:
             wide = ceil(ROWS_A_STEP / len(objective.names))
             ell = max(1, min(wide, guarantee.terms.rows_per_query // LEAST_ITERATIONS))
-        return cls(objective, ell, guarantee.coin_mass)
+        return cls(objective, ell, guarantee.answering().coin_mass)
 
     def usual_iterations(self, guarantee: Guarantee) -> int:
         """As many steps as make the coins of one coordinate add up to those of one ordinary answer."""
@@ -218,7 +218,7 @@ class LaplaceGradient(NoisyGradient):
         rows: int = guarantee.terms.rows
         ell = guarantee.terms.rows_per_query if ell is None else ell
         check.at_most("rows", rows, rows_per_coordinate=ell)
-        return cls(objective, ell, guarantee.epsilon_for(ell), rows)
+        return cls(objective, ell, guarantee.answering().epsilon_for(ell), rows)
 
     def usual_iterations(self, guarantee: Guarantee) -> int:
         """A fixed number."""

@@ -272,14 +272,14 @@ def _infeasible(alpha: float, k: int) -> PlanInfeasible:
 
 def _promised(problem: Problem, stands: Plan, steps: int, ell: int, kind: str) -> float:
     """Return the excess that a fit in this session promises before it runs."""
-    standing = stands.standing
-    mass, beta = standing.coin_mass, standing.statement_level or 0.0
+    mass, promised = stands.standing.answering().coin_mass, stands.standing.fits
+    beta = promised.level or 0.0
     if problem.curvature > 0:  # a fit uses the step sizes with the better expected bound, whatever the route's name
         norm = problem.moment(ell, mass)
         kind = min(("convex", "strongly convex"), key=lambda each: _on_rows(problem, norm, 0.0, steps, beta, each))
     spread = descent.spread(problem.widths, ell=ell, mass=mass)
     on_rows = _on_rows(problem, problem.largest(mass), spread, steps, beta, kind)
-    bound = standing.excess(on_rows, R=problem.difference, lipschitz=problem.gradient, curvature=0.0)
+    bound = promised.excess(on_rows, R=problem.difference, lipschitz=problem.gradient, curvature=0.0)
     return inf if bound is None else bound
 
 

@@ -136,19 +136,19 @@ def auc(
     if label is None:
         raise InvalidArgument("positive must be a condition; got None.", name="positive")
     low, high = score.bounds
-    steps = max(2, min(STEPS, (3 * context.guarantee.most_at_once // 2 - 1) // 2))
+    steps = max(2, min(STEPS, (3 * context.answering.most_at_once // 2 - 1) // 2))
     chosen = [0.5] if isinstance(score, Share) else _cuts(cuts, low, high, steps)
     built = Ranked(score, label, tuple((cut - low) / (high - low) for cut in chosen))
     draws = context.draws(built, rows_per_query)
     tied = isinstance(score, Share)  # a condition: it has two scores, and two steps
-    looks = cuts is None and not tied and context.guarantee.covers_slices
+    looks = cuts is None and not tied and context.answering.covers_slices
     most = 1 + sum(min(2**level, steps - 1) for level in range(LEVELS))
     few = max(1, draws // most)
 
     def run(drawing: Drawing) -> Result:
         ranked = replace(built, cuts=_equally_filled(drawing, score, steps, few)) if looks else built
         release = drawing.release(ranked, draws)
-        interval = area_under(*drawing.guarantee.ordered(release, ranked.steps), tied=tied)
+        interval = area_under(*drawing.answering.ordered(release, ranked.steps), tied=tied)
         found = Estimate.within((0.0, 1.0), _seen(release.values, ranked.steps), interval)
         return found.to_json() | {"bounds": [0.0, 1.0]}
 

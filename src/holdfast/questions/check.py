@@ -218,7 +218,7 @@ def check(
         finish=finish,
         margin=margin_now,
         otherwise={"query": query, "within": within, "where": where}
-        if context.guarantee.answers and versus is None
+        if context.guarantee.only_kind is None and versus is None
         else None,
     )
 

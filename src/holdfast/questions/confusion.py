@@ -159,7 +159,7 @@ def confusion(
     """
     id, target = (column.name for column in context.schema.columns[:2]) if len(context.schema) > 1 else ("", "")
     others = context.beside.others(id)
-    if others is None or not context.guarantee.answers:
+    if others is None or context.guarantee.only_kind is not None:
         raise PlanConflict(
             "These are not the rows of a board that answer, so they tell no precision or recall. Make a board with"
             " confusion=0.2, which keeps a fifth of its rows for that, and ask those.",

@@ -134,7 +134,7 @@ def difference(
 
     def run(drawing: Drawing) -> Result:
         release = drawing.release(built, draws)
-        *means, gap = built.statistic.certify(release, drawing.guarantee)
+        *means, gap = built.statistic.certify(release, drawing.answering)
         first, second = (
             Estimate.within(built.bounds, value, interval).to_json()
             for value, interval in zip(release.values[:2], means, strict=True)
@@ -160,7 +160,7 @@ def _paired(
         )
     pair = Quadratic((first, second), GAP)
     draws = context.draws(pair, rows_per_query)
-    span, covered = first.bounds[1] - first.bounds[0], context.guarantee.covers_slices
+    span, covered = first.bounds[1] - first.bounds[0], context.answering.covers_slices
     check.scale("within", 2 * span)
     cuts = [0.0] if isinstance(first, Share) and isinstance(second, Share) else None  # all differences are -1, 0 or 1
 

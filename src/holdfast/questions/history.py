@@ -232,7 +232,7 @@ class Standings:
         `most` limits how many there are of each.
         """
         guarantee = self._standing()
-        if guarantee.asks != SUBMIT.name:
+        if guarantee.only_kind != SUBMIT.name:
             raise PlanConflict(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
         with self._lock:
             for entry in self._ledger.entries(self._next):

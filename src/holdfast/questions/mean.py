@@ -173,7 +173,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         The query about all groups.
     """
     draws = context.draws(grouped, rows_per_query)
-    together = max(1, (context.guarantee.most_at_once - 1) // 2)
+    together = max(1, (context.answering.most_at_once - 1) // 2)
     count = len(grouped.groups)
     passes = -(-count // together)
     parts = grouped.in_passes(passes)
@@ -184,7 +184,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     def run(drawing: Drawing) -> Result:
         drawing, lines = drawing.under(context.guarantee), []
         releases = [(drawing.release(part, draws), len(part.groups)) for part in parts]
-        known = drawing.guarantee.groups_of_all(releases)
+        known = drawing.answering.groups_of_all(releases)
         values = [value for release, _ in releases for value in release.values]
         for group, value, (interval, (low, high)) in zip(grouped.groups, values, known, strict=True):
             one = Estimate.within(grouped.bounds, value, interval)
@@ -301,7 +301,7 @@ def mean(
         return {**estimate.to_json(), "bounds": list(built.bounds)}
 
     def hint() -> str | None:
-        sliceable = built is plain and isinstance(plain, Mean) and context.guarantee.covers_slices
+        sliceable = built is plain and isinstance(plain, Mean) and context.answering.covers_slices
         if not sliceable or margin is not None or mechanism is not None or draws < LEAST:
             return None
         low, high = plain.bounds
@@ -324,7 +324,7 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
     If some rows may not count, they are put at an estimate of the mean, from a few draws, where a slice ends; so they
     add no uncertainty.
     """
-    context.guarantee.supports_slices()
+    context.answering.supports_slices()
     draws, measure = context.draws(sliced, rows_per_query), sliced.measure
     assert isinstance(measure, Mean)
     if draws < LEAST:

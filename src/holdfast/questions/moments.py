@@ -272,7 +272,7 @@ def moment(
     @wraps(signature)
     def build(context: Context, /, *args: P.args, **options: P.kwargs) -> Question:
         asked = signature(context, *args, **options)
-        times, covered = unit(*asked.spans), context.guarantee.covers_slices
+        times, covered = unit(*asked.spans), context.answering.covers_slices
         if range_follows and not times * STEEPEST < inf:
             raise InvalidArgument(
                 "other_within must not be so much wider than within: the steepest slope would overflow. Declare ranges"

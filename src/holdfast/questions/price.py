@@ -138,7 +138,7 @@ class Price:
         """
         terms, cost = guarantee.terms, question.cost
         later = None
-        if guarantee.answers and not terms.ends and not cached:
+        if guarantee.only_kind is None and not terms.ends and not cached:
             without = guarantee.margin_after(MORE, spent.charge, spent.intervals)
             after = spent.charge + cost.charge, spent.intervals + cost.intervals
             with_it = guarantee.margin_after(MORE, *after)
@@ -256,12 +256,12 @@ class Budget:
         given = answered.charge, answered.intervals, answered.failed, answered.under_way
         outlook = guarantee.outlook((spent.charge, spent.intervals), given)
         margin = outlook[0][1] if outlook else terms.margin
-        planned = terms.statements > 0 and guarantee.answers
+        planned = terms.statements > 0 and guarantee.only_kind is None
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
-        beside = guarantee.checks if guarantee.answers else None
+        beside = guarantee.checks if guarantee.only_kind is None else None
         checks = () if beside is None else beside.outlook((0, 0), given)
-        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
+        return cls(left, total, spent.answers, margin, outlook, guarantee.only_kind, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

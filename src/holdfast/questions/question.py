@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
-from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
+from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
 from holdfast.guarantees.statistic import GroupMean, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
@@ -69,8 +69,13 @@ class Drawing:
         if self.most_draws is not None:
             draws = min(draws, self.most_draws)  # made-up rows do not run out
         elif guarantee.in_order and order is not None:
-            self.order = order.after(guarantee.charge(query.statistic, draws))
+            self.order = order.after(self.answering.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
+
+    @property
+    def answering(self) -> AnswerGuarantee:
+        """The guarantee, which answers with values."""
+        return self.guarantee.answering()
 
     def held(self) -> "Drawing":
         """Return the same drawing from the rows that check guesses."""
@@ -85,14 +90,15 @@ class Drawing:
 
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
-        intervals = query.statistic.certify(release, self.guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
+        guarantee = self.guarantee.answering()
+        intervals = query.statistic.certify(release, guarantee)
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
-        release = self.release(query, draws)
-        intervals = query.statistic.certify(release, self.guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
+        release, guarantee = self.release(query, draws), self.guarantee.answering()
+        intervals = query.statistic.certify(release, guarantee)
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
 
 
 def no_margin(_: Answered) -> None:
@@ -206,10 +212,15 @@ class Context:
         rows_per_query = guarantee.rows_at(self.so_far().intervals)
         return replace(self, guarantee=guarantee, mechanism=mechanism, rows_per_query=rows_per_query)
 
+    @cached_property
+    def answering(self) -> AnswerGuarantee:
+        """The guarantee, if it answers questions with values; refuses, in words, if it does not."""
+        return self.guarantee.answering()
+
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
         spent = self.so_far()
-        return self.guarantee.standing(spent.charge + cost.charge, spent.intervals, cost.intervals)
+        return self.guarantee.at(spent.charge + cost.charge, spent.intervals, cost.intervals)
 
     @cached_property
     def reads_fewer(self) -> bool:
@@ -218,7 +229,7 @@ class Context:
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
-        return _price(self.guarantee, query.statistic, draws)
+        return _price(self.answering, query.statistic, draws)
 
     def said_published(self, question: Question, columns: Sequence[str]) -> Question:
         """Return the question; its text names those of these columns whose values are published."""
@@ -255,7 +266,7 @@ class Context:
         hint
             What else a price says.
         """
-        cost, rows_read = _price(self.guarantee, query.statistic, draws)
+        cost, rows_read = _price(self.answering, query.statistic, draws)
         unusual = requested is None and draws != self.rows_per_query
         reads = draws if unusual else None if requested is None else f"margin {requested!r}"
         identity = identity_of(query, reads, self.mechanism)
@@ -286,7 +297,7 @@ class Context:
         statistic, (low, high) = query.statistic, query.bounds
         if isinstance(statistic, GroupMean):
             return None
-        standing = self.standing(self.price(query, draws)[0])
+        standing = self.standing(self.price(query, draws)[0]).answering()
         known = _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
         return scale * (high - low) * known
 
@@ -314,7 +325,7 @@ class Context:
         (low, high), statistic = query.bounds, query.statistic
         if not isinstance(statistic, GroupMean):
             return ()
-        standing = self.standing(self.price(query, draws)[0])
+        standing = self.standing(self.price(query, draws)[0]).answering()
         shares = SHOWN_SHARES if query.cheaper is None else SHOWN_PRESENT
         found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
         return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
@@ -327,7 +338,7 @@ class Context:
         if rows_per_query is not None and margin is not None:
             raise InvalidArgument("Give rows_per_query or margin, not both.")
         self.guarantee.require_flexible()
-        if rows_per_query is not None and self.guarantee.scans:
+        if rows_per_query is not None and self.guarantee.planning.reads_all_rows:
             raise InvalidArgument(
                 f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
                 " more or less on it.",
@@ -355,9 +366,9 @@ class Context:
                 f"margin must be below the range of {high - low:g}; got {margin:g}.{way}", name="margin"
             )
         spent = self.so_far()
-        draws = self.guarantee.draws_for(share, spent.charge, spent.intervals)
+        draws = self.answering.draws_for(share, spent.charge, spent.intervals)
         if draws is None:
-            best = (high - low) * self.guarantee.best_margin(spent.charge, spent.intervals)
+            best = (high - low) * self.answering.best_margin(spent.charge, spent.intervals)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
                 f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer; a rare share"
@@ -369,14 +380,14 @@ class Context:
 
 
 @lru_cache(MOST_REMEMBERED)
-def _price(guarantee: Guarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
+def _price(guarantee: AnswerGuarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
     guarantee.supports(statistic)
     cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
     return cost, mechanism_of(guarantee).rows_read(statistic, draws, guarantee.terms.rows)
 
 
 @lru_cache(MOST_REMEMBERED)
-def _margin(guarantee: Guarantee, draws: int) -> float:
+def _margin(guarantee: AnswerGuarantee, draws: int) -> float:
     return guarantee.margin(draws)
 
 

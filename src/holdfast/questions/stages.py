@@ -23,7 +23,7 @@ import numpy as np
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
 from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.statistic import GroupMean, Tally
@@ -157,7 +157,7 @@ class Imagined(Drawing):
     def release(self, query: Query, draws: int) -> Tally:
         """Return the expected counts of the two outcomes."""
         assert isinstance(query, Composed)
-        mass = self.guarantee.coin_mass
+        mass = self.answering.coin_mass
         ones = round(draws * (mass + (1 - 2 * mass) * float(np.mean(query.combined(self.values)))))
         counts = draws - ones, ones
         return Tally(query.statistic.from_counts(counts, draws, mass=mass), draws, counts, query.statistic.reported)
@@ -199,7 +199,7 @@ class DrawnStages(Stages):
             self.drawing.release(replace(sliced, place=place), 1 + int((draws - len(widths)) * width**POWER / whole))
             for place, width in enumerate(widths)
         ]
-        ends = self.drawing.guarantee.sliced(releases, edges)
+        ends = self.drawing.answering.sliced(releases, edges)
         seen = sum(width * release.values[0] for width, release in zip(widths, releases, strict=True))
         value, first, last = (low + (high - low) * end for end in (seen, *ends))
         share, (least, most) = self._share
@@ -280,9 +280,9 @@ def _look(
 
     def run(drawing: Drawing) -> Result:
         release = drawing.release(query, draws)
-        pooled = _pooled(query, release, before, drawing.guarantee)
-        shared = drawing.guarantee.level if level is None else level
-        standing = drawing.guarantee.at_level(shared * look_share(number))
+        pooled = _pooled(query, release, before, drawing.answering)
+        shared = drawing.answering.level if level is None else level
+        standing = drawing.answering.at_level(shared * look_share(number))
         (estimate,) = replace(drawing, guarantee=standing).certify(query, pooled)
         return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
 
@@ -308,7 +308,7 @@ def _look(
     )
 
 
-def _pooled(query: Query, release: object, before: tuple[int, ...], guarantee: Guarantee) -> Tally:
+def _pooled(query: Query, release: object, before: tuple[int, ...], guarantee: AnswerGuarantee) -> Tally:
     """Return the tally of all looks so far."""
     if not isinstance(release, Tally):
         raise guarantee.cannot_certify("several looks at one question")

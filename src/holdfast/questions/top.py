@@ -265,7 +265,7 @@ def top(
     check.at_most("the most characters", LONGEST, longest=longest)
     letters = Alphabet(_checked(CHARACTERS if alphabet is None else alphabet))
     start = Spelled(value, letters, (letters.all,))
-    draws, at_once = context.draws(start, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    draws, at_once = context.draws(start, rows_per_query), max(2, context.answering.most_at_once - 1)
     fewer = _fewer(context)
     few = max(1, draws // fewer)
     longest, most = int(longest), int(most)
@@ -282,7 +282,7 @@ def top(
 
     def run(drawing: Drawing) -> Result:
         search = LetterSearch(letters, longest, most)
-        guarantee = drawing.guarantee
+        guarantee = drawing.answering
         rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
         while search.open:
             search.learn(look(rough, search.open, few))
@@ -314,7 +314,7 @@ def _fewer(context: Context) -> int:
 
     They may not under the information guarantee, whose radius counts every statement, whatever its level.
     """
-    return FEWER if context.guarantee.covers_slices else 1
+    return FEWER if context.answering.covers_slices else 1
 
 
 def _of_declared(
@@ -325,7 +325,7 @@ def _of_declared(
     outside: list[Share] = []  # a condition, or an expression that lists all its values, has no others
     if value.type is not Type.BOOL and not (isinstance(value, Expression) and value.values is not None):
         outside.append(Share(Unlisted(value, tuple(categories))))
-    draws, at_once = context.draws(everything, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    draws, at_once = context.draws(everything, rows_per_query), max(2, context.answering.most_at_once - 1)
     fewer = _fewer(context)
     few, most = max(1, draws // fewer), min(most, len(categories))
 
@@ -340,7 +340,7 @@ def _of_declared(
         }
 
     def run(drawing: Drawing) -> Result:
-        guarantee = drawing.guarantee
+        guarantee = drawing.answering
         rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
         found = look(rough, categories, few)
         others = [estimate for asked in outside for estimate in rough.estimates(asked, few)]

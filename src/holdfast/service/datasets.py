@@ -107,8 +107,8 @@ class ServedDataset:
     def supported(self, kinds: Sequence[AnyKind]) -> list[AnyKind]:
         """Return the kinds of question that can be answered here, under this guarantee and about these rows."""
         standing, found = self.plan.standing, self._supported
-        if standing.asks is not None:
-            return [kind for kind in kinds if kind.name == standing.asks]
+        if standing.only_kind is not None:
+            return [kind for kind in kinds if kind.name == standing.only_kind]
         for kind in kinds:
             if (standing, kind.name) not in found:
                 found[standing, kind.name] = _answers(self.session, kind)
@@ -117,7 +117,7 @@ class ServedDataset:
     @property
     def is_board(self) -> bool:
         """Whether the dataset accepts only submissions."""
-        return self.plan.standing.asks == SUBMIT.name
+        return self.plan.standing.only_kind == SUBMIT.name
 
     @property
     def plan(self) -> Plan:
@@ -301,7 +301,7 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     # Ask made-up rows once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
-    asks = session.plan.standing.asks
+    asks = session.plan.standing.only_kind
     if asks != SUBMIT.name:
         guess = {"guess": 0.5, "margin": 0.25} if asks == CHECK.name else {}
         session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)

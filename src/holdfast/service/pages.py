@@ -166,7 +166,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
     state, token, form = state_of(request), token_of(request), forms.query_fields(request)
 
     def look(served: ServedDataset) -> dict[str, Any]:
-        schema, asks, kinds = served.session.schema, served.plan.standing.asks, state.questions.kinds
+        schema, asks, kinds = served.session.schema, served.plan.standing.only_kind, state.questions.kinds
         kind = forms.kind_of(form if asks is None else {"kind": asks} | form)
         if request.headers.get("hx-target") == "fields":
             return {"form": forms.describe(kind, form, schema)}
@@ -318,7 +318,7 @@ async def history(request: Request, name: NameInPath) -> Response:
             "name": served.name,
             "rows": rows,
             "entries": newest,
-            "asks": served.plan.standing.asks,
+            "asks": served.plan.standing.only_kind,
             "earlier": max(1, start - PAGE_SIZE) if start > 1 else None,
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
         }

@@ -152,7 +152,7 @@ class Session(Answering, Verbs):
             opened.close()
             raise
         self.registered = Registered(opened)
-        if self.plan.vacuous and self.plan.standing.answers:
+        if self.plan.vacuous and self.plan.standing.only_kind is None:
             check.warn(self.plan.sentence, VacuousPlan)
         if not self._joined:
             warn_of_units(self._schema)

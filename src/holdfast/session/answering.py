@@ -426,7 +426,7 @@ class Answering:
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         """Return what a question draws with at its place: rows, guarantee and random generator."""
-        guarantee = self._context.guarantee.standing(place.reached, place.intervals, cost.intervals)
+        guarantee = self._context.guarantee.at(place.reached, place.intervals, cost.intervals)
         order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
         rows, kept = self._draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)

@@ -176,7 +176,7 @@ RowScore = Callable[[pl.DataFrame], Any]
 
 def only_checks(session: Session) -> bool:
     """Whether the session only checks guesses and gives no other answers."""
-    return not session.plan.standing.answers
+    return session.plan.standing.only_kind is not None
 
 
 def _accuracy(score: Scorer, estimator: Any) -> RowScore:

@@ -37,7 +37,7 @@ def test_averaged_coins_answer_shares_and_means_only():
 def test_noise_has_no_coins_but_among_coins_noise_costs_as_many():
     coins = planned("paper", "coins").standing
     assert cost.private_cost(coins.epsilon_for(10), n=coins.terms.rows) == pytest.approx(10)
-    assert set(coins.covers) == {"coins", "laplace"}
+    assert set(coins.fits.mechanisms) == {"coins", "laplace"}
     with pytest.raises(PlanConflict, match="coins"):
         _ = planned("paper", "laplace").standing.coin_mass
 
@@ -62,7 +62,7 @@ def test_accuracy_in_expectation_takes_fewer_rows_and_gives_no_intervals():
     assert planned_for.margin < plan(rows=10**7, queries=100, guarantee="paper").margin
     assert "on average over sessions" in planned_for.sentence
     assert planned_for.standing.share(NoisyMeans((0.5,), 10, (0.5,), 0.1, 0.0), 0) == EVERYTHING
-    assert planned_for.standing.covers == ()
+    assert planned_for.standing.fits.mechanisms == ()
     with pytest.raises(PlanConflict, match="groups"):
         planned_for.standing.supports(GroupMean())
 
@@ -94,8 +94,8 @@ def test_a_fit_is_promised_what_the_paper_promises():
     """The gap is that of the transfer theorem: from rows to population, twice the range times it, and nothing else."""
     for mechanism, gap in (("laplace", 0.5), ("coins", 0.25)):
         standing = planned("paper", mechanism).standing
-        assert standing.excess(0.1, R=2.0, lipschitz=9.0, curvature=9.0) == pytest.approx(
+        assert standing.fits.excess(0.1, R=2.0, lipschitz=9.0, curvature=9.0) == pytest.approx(
             0.1 + 2 * 2.0 * gap * standing.terms.margin
         )
-        assert 0 < standing.statement_level < 0.05
-        assert standing.expected_excess_step(1.0) < 2 * gap * standing.terms.margin
+        assert 0 < standing.fits.level < 0.05
+        assert standing.fits.expected_step(1.0) < 2 * gap * standing.terms.margin

@@ -150,7 +150,7 @@ def test_an_answer_is_as_wide_as_what_everybody_has_drawn_makes_it(monkeypatch: 
         monkeypatch.setattr(session.ledger, "reserve", lambda cost, asking: replace(reserve(cost), reached=400_000))
         late = session.mean("x = 1")
         standing = session.plan.standing
-        alone, together = (standing.at(charge, 2, 2).step for charge in (4_000, 400_000))
+        alone, together = (standing.at(charge, 1).step for charge in (4_000, 400_000))
         assert together > 2 * alone
         assert late.high - late.value > together
         assert next(session.ledger.entries(2)).place.reached == 400_000

@@ -48,9 +48,9 @@ def test_looks_share_the_level_of_the_first_and_pool_all_draws(guarantee: str) -
         _, first, *others = session.ledger.entries()
         assert len(others) > 1
         place = first.place
-        shared = session.plan.standing.at(place.reached, place.intervals + 1, place.intervals + 1).level
+        shared = session.plan.standing.at(place.reached, place.intervals).level
         for number, entry in enumerate((first, *others), start=1):
-            standing = session.plan.standing.at(entry.place.reached, place.intervals + 1, place.intervals + 1)
+            standing = session.plan.standing.at(entry.place.reached, place.intervals)
             zeros, ones = entry.answer["counts"]
             pooled = Tally((0.5,), zeros + ones, (zeros, ones), (1,))
             found = standing.at_level(shared * look_share(number)).share(pooled, 0)

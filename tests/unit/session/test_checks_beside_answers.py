@@ -95,8 +95,8 @@ def test_coins_and_checks_have_accounts_of_their_own(session: hf.Session) -> Non
         spent = charge + COINS * wrong, statements + STATEMENTS * checks
         assert standing.rows_at(spent[1]) == coins.rows_at(statements)
         assert standing.margin_after(3, *spent) == coins.margin_after(3, charge, statements)
-        place = standing.at(spent[0] + 5_000, spent[1] + 1, spent[1] + 2)
-        assert place.margin(5_000) == coins.at(charge + 5_000, statements + 1, statements + 2).margin(5_000)
+        place = standing.at(spent[0] + 5_000, spent[1], 2)
+        assert place.margin(5_000) == coins.at(charge + 5_000, statements, 2).margin(5_000)
         assert standing.checks.so_far(*spent) == ChecksSoFar(checks, wrong, wrong)
         assert standing.terms.worth(*standing.checks.cost(wrong=True, group=True)) == 0
 
