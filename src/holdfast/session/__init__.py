@@ -22,26 +22,25 @@ from holdfast import check, notebook
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, RowsPerQuery, VacuousPlan
 from holdfast.guarantees.request import PlanRequest, Queries
-from holdfast.ledger import Answered, Receipt, SharedBudget, check_analyst, open_ledger
+from holdfast.ledger import Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
-from holdfast.questions.answer import AnyAnswer, Record
+from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.history import Registered, Standings, history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price, require_affordable
-from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
+from holdfast.questions.price import Budget, Price
+from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
-from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import Kept, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 from holdfast.session.answering import Answering
-from holdfast.session.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
+from holdfast.session.beside import declare, ledger_beside, witnesses_beside
 
 SHARES = "All sessions of this process on these rows share one budget:"
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
@@ -326,17 +325,7 @@ class Session(Answering, Verbs):
             As for `ask`.
         """
         context = self._current()
-        question = kind_named(kind).question(context, query, **options)
-        terms = self.plan.terms
-        require_affordable(question, terms, NOTHING_SPENT)  # refuse what no budget could pay for
-        rng = self._randomness.generator()
-        invented = made_up(self._schema, rng)
-        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
-        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
-        if question.finish is not None:
-            result, _ = question.finish(1, result, Answered(0, 0))
-        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
-        return kind_named(question.kind).read(result, record)
+        return self._dry_run(kind_named(kind).question(context, query, **options), context)
 
     # -- what stands --------------------------------------------------------------------------------------------
 

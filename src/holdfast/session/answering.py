@@ -36,8 +36,9 @@ from holdfast.errors import (
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place, Reach
-from holdfast.questions.answer import AnyAnswer
-from holdfast.questions.batch import MOST_TOGETHER, together_of
+from holdfast.questions import kind_named
+from holdfast.questions.answer import AnyAnswer, Record
+from holdfast.questions.batch import MOST_TOGETHER, together_of, total_of
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from
 from holdfast.questions.kind import Kind
@@ -51,7 +52,7 @@ from holdfast.rows.draws import Order
 from holdfast.rows.local import ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
-from holdfast.session.beside import explored_beside, ids_beside
+from holdfast.session.beside import MADE_UP_ROWS, explored_beside, ids_beside, made_up
 
 ORDER, NAMES = "order of rows", "names of submissions"  # purposes for which the ledger derives keys
 A = TypeVar("A", bound=AnyAnswer)
@@ -184,7 +185,7 @@ class Answering:
 
     def _begin(self, question: Question) -> None:
         """Begin the ledger for the first answer. If somebody else was faster, their plan stands."""
-        require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
+        require_affordable(question.cost, self.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
         mine = self.plan.terms
         if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
             self._join_draws()  # another ledger may have used these draws since they were opened
@@ -266,20 +267,7 @@ class Answering:
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question from `prepare`; if it is one of several looks, this look alone."""
         self._check_terms(question)
-        return self._read(*self._ledger.once(question.identity, partial(self._answer_anew, question)))
-
-    def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
-        """Reserve, draw, certify, commit. Return False with the entry of somebody else who committed first."""
-        usual = self._find_usual(question)
-        if usual is not None:
-            return usual, False
-        asking = Asking()
-        try:
-            drawn = self._draw(question, self._reserve(question, asking))
-            about_to_commit()
-            return self._ledger.commit(drawn)
-        finally:
-            asking.ended = True
+        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, (question,)))[0]
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions from `prepare` together: one payment and one write for all that are new."""
@@ -287,13 +275,29 @@ class Answering:
             return []
         together = together_of(questions, self._is_answered)
         self._check_terms(together)
-        require_affordable(together, self.plan.terms, self._ledger.spent)
+        require_affordable(together.cost, self.plan.terms, self._ledger.spent)
         answers: list[AnyAnswer] = []
         for start in range(0, len(questions), MOST_TOGETHER):
             some = questions[start : start + MOST_TOGETHER]
             keys = [one.identity for one in some if one.identity is not None]
-            answers += self._ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
+            answers += self._ledger.in_flight.run_all(keys, partial(self._answer_once, some))
         return answers
+
+    def _answer_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Take the steps from find to commit, while no other thread answers any of these questions."""
+        asking = Asking()
+        try:
+            found, drawn = self._find_or_draw(questions, asking)
+            if drawn:
+                about_to_commit()
+                written = self._ledger.commit_all(list(drawn.values()))
+                for entry, fresh in written:
+                    if not fresh and entry.key is not None:
+                        drop(entry.key)
+                found |= zip(drawn, written, strict=True)
+        finally:
+            asking.ended = True
+        return [self._read(*found[one.identity or id(one)]) for one in questions]
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
         """Answer a question, but leave a new answer for `write_all` to write together with others.
@@ -310,17 +314,17 @@ class Answering:
         end = self._ledger.in_flight.begin(question.identity, when_free)
         if end is None:
             return None
-        drawn, asking = None, Asking()
+        drawn: dict[object, Drawn] = {}
+        asking = Asking()
         try:
-            entry = self._find(question)
-            if entry is not None:
-                return self._read(entry, fresh=False)
-            drawn = self._draw(question, self._reserve(question, asking))
+            found, drawn = self._find_or_draw((question,), asking)
         finally:
-            if drawn is None:
+            if not drawn:
                 asking.ended = True
                 end()
-        return Unwritten(self, drawn, asking, end)
+        for each in drawn.values():
+            return Unwritten(self, each, asking, end)
+        return self._read(*found[question.identity])
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
@@ -347,52 +351,62 @@ class Answering:
         if terms is not None and terms is not standing and terms != standing:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
 
-    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        found: dict[object, AnyAnswer] = {}  # keyed by identity, or by id() for a question that is new each time
+    # -- find, reserve, draw, certify ---------------------------------------------------------------------------
+
+    def _find_or_draw(
+        self, questions: Sequence[Question], asking: Asking
+    ) -> tuple[dict[object, tuple[Entry, bool]], dict[object, Drawn]]:
+        """Find questions that were asked before; reserve places for the others, all or none, and draw at them."""
+        found: dict[
+            object, tuple[Entry, bool]
+        ] = {}  # keyed by identity, or by id() for a question that is new each time
         new: dict[object, Question] = {}
+        drawn: dict[object, Drawn] = {}
         for one in questions:
             entry = self._find(one)
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
-                found[one.identity] = self._read(entry, fresh=False)
+                found[one.identity] = entry, False
         if new:
-            asking = Asking()
-            try:
-                places = self._reserve_all(list(new.values()), asking)
-                drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
-                about_to_commit()
-                written = self._ledger.commit_all(drawn)
-            finally:
-                asking.ended = True
-            for one, (_, fresh) in zip(new.values(), written, strict=True):
-                if not fresh and one.identity is not None:
-                    drop(one.identity)
-            found |= {key: self._read(*entry) for key, entry in zip(new, written, strict=True)}
-        return [found[one.identity or id(one)] for one in questions]
+            for (key, one), place in zip(new.items(), self._reserve(list(new.values()), asking), strict=True):
+                drawn[key] = self._draw(one, place)
+        return found, drawn
 
-    def _reserve(self, question: Question, asking: Asking) -> Place:
-        self._require_room((question.cost,))
-        self._draws.expect((question.cost,))
-        try:
-            return self._ledger.reserve(question.cost, None if question.finish is None else asking)
-        except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
-            self._draws.refuse((question.cost,))
-            raise too_dear(question, self.plan.terms, self._ledger.spent) from None
+    def _find(self, question: Question) -> Entry | None:
+        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
+        identity, usual = question.identity, question.usual
+        entry = None if identity is None else self._ledger.find(identity)
+        if entry is not None or usual is None or usual == identity:
+            return entry
+        entry = self._ledger.find(usual)
+        return entry if entry is not None and entry.rows_read >= question.rows_read else None
 
-    def _reserve_all(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
-        costs = [one.cost for one in questions]
-        self._require_room(costs)
+    def _is_answered(self, question: Question) -> bool:
+        return self._find(question) is not None
+
+    def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
+        """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
+        costs, alone = [one.cost for one in questions], len(questions) == 1
+        total = costs[0] if alone else total_of(costs)
+        for cost in costs if alone else (*costs, total):  # the ledger must be able to count each, and all together
+            self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
         self._draws.expect(costs)
         try:
+            if alone:
+                return [self._ledger.reserve(total, None if questions[0].finish is None else asking)]
             return self._ledger.reserve_all(costs, asking)
-        except BudgetExhausted:
+        except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
             self._draws.refuse(costs)
-            raise too_dear(together_of(questions), self.plan.terms, self._ledger.spent) from None
+            raise too_dear(total, self.plan.terms, self._ledger.spent) from None
+
+    def _taken(self) -> tuple[int, int]:
+        taken = self._ledger.taken
+        return taken.charge, taken.intervals
 
     def _draw(self, question: Question, place: Place) -> Drawn:
         """Draw and certify at the reserved place."""
-        finish = question.finish
+        cost, finish = question.cost, question.finish
         if finish is not None:
             go_on()
 
@@ -402,49 +416,33 @@ class Answering:
                 return finish(place.number, result, answered)
 
         with NET:
+            guarantee = self._context.guarantee.standing(place.reached, place.intervals, cost.intervals)
+            order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
+            rows, kept = self._draws.rows_for(place, cost)
+            drawing = Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
             return Drawn(
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, question.cost)),
-                cost=question.cost,
+                answer=question.result(drawing),
+                cost=cost,
                 rows_read=question.rows_read,
                 analyst=self._analyst,
                 finish=None if finish is None else finished,
             )
 
-    def _require_room(self, costs: Sequence[Cost]) -> None:
-        """Refuse, free of charge, costs too large for the ledger to count, one by one and added up."""
-        if len(costs) > 1:
-            costs = [*costs, Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))]
-        for cost in costs:
-            self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
-
-    def _taken(self) -> tuple[int, int]:
-        taken = self._ledger.taken
-        return taken.charge, taken.intervals
-
-    def _drawing(self, place: Place, cost: Cost) -> Drawing:
-        """Return what a question draws with at its place: rows, guarantee and random generator."""
-        guarantee = self._context.guarantee.standing(place.reached, place.intervals, cost.intervals)
-        order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
-        rows, kept = self._draws.rows_for(place, cost)
-        return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
-
-    def _is_answered(self, question: Question) -> bool:
-        return self._find(question) is not None
-
-    def _find(self, question: Question) -> Entry | None:
-        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
-        entry = None if question.identity is None else self._ledger.find(question.identity)
-        return self._find_usual(question) if entry is None else entry
-
-    def _find_usual(self, question: Question) -> Entry | None:
-        """Return the stored answer to the same question with the usual number of rows, if that number is enough."""
-        if question.usual is None or question.usual == question.identity:
-            return None
-        usual = self._ledger.find(question.usual)
-        return usual if usual is not None and usual.rows_read >= question.rows_read else None
+    def _dry_run(self, question: Question, context: Context) -> AnyAnswer:
+        """Draw and certify with made-up rows, without the other steps: nothing is read or spent."""
+        terms = context.guarantee.terms
+        require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
+        rng = self._randomness.generator()
+        invented = made_up(self._schema, rng)
+        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
+        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        if question.finish is not None:
+            result, _ = question.finish(1, result, Answered(0, 0))
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
+        return kind_named(question.kind).read(result, record)
 
 
 class Unwritten(NamedTuple):
