@@ -133,7 +133,7 @@ def killed(context: Any, folder: Path, ledger: str | None, processes: int, kills
     pl.DataFrame({"x": np.random.default_rng().random(ROWS)}).write_parquet(data)
     place = ledger or str(folder / f"{name}.ledger")
     with hf.Session(data, ledger=place, queries=QUERIES, end=True) as session:
-        session.begin()
+        session.answering.plan.begin()
     shown, chance = Shown(), random.Random()
     askers = [Asker(context, data, place, part) for part in range(processes)]
     for _ in range(kills):

@@ -257,7 +257,7 @@ class Served:
         self.data, self.ledger, self.workers = folder / f"{name}.parquet", folder / f"{name}.ledger", workers
         write_table(self.data, rows)
         with Session(self.data, queries=queries, end=True, ledger=self.ledger) as session:
-            session.begin()
+            session.answering.plan.begin()
             self.rows_read = session.plan.rows_per_query
         config = folder / f"{name}-server.toml"
         plan = f'path = "{self.data}"\nledger = "{self.ledger}"\nqueries = {queries}\nend = true\n'

@@ -17,8 +17,7 @@ import pytest
 import holdfast as hf
 from holdfast.guarantees.ladder import SubmissionsSoFar
 from holdfast.ledger.opening import forget_all
-from holdfast.session import Session
-from holdfast.session.answering import Unwritten
+from holdfast.session.answering import Answering, Unwritten
 from ledger_writer import environment
 
 ROWS, STEP = 1_000, 0.02
@@ -131,7 +130,7 @@ def under_way(board: hf.Board, right: int) -> "hf.SubmitAnswer | object":
     ids = np.arange(ROWS)
     session = board.session
     question = session.prepare({"id": ids, "prediction": np.where(ids < right, 1, 0)}, "submit")
-    return session.draw(question, lambda: None)
+    return session.answering.draw(question, lambda: None)
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -141,7 +140,7 @@ def test_the_second_may_be_committed_first(in_order: bool) -> None:
         board.submit({"id": np.arange(ROWS), "prediction": np.where(np.arange(ROWS) < 500, 1, 0)})
         worse, better = under_way(board, 601), under_way(board, 701)
         order = (worse, better) if in_order else (better, worse)
-        first, second = (Session.write_all([one])[0] for one in order)  # type: ignore[list-item]
+        first, second = (Answering.write_all([one])[0] for one in order)  # type: ignore[list-item]
         assert isinstance(first, hf.SubmitAnswer)
         assert isinstance(second, hf.SubmitAnswer)
         assert first.improved
@@ -157,7 +156,7 @@ def test_the_second_may_be_committed_first(in_order: bool) -> None:
 def test_both_in_one_transaction_are_told_in_its_order() -> None:
     with hf.Board({"id": np.arange(ROWS), "label": np.ones(ROWS, np.int64)}, step=STEP) as board:
         both = [under_way(board, 701), under_way(board, 601)]
-        first, second = Session.write_all(both)  # type: ignore[arg-type]
+        first, second = Answering.write_all(both)  # type: ignore[arg-type]
         assert isinstance(first, hf.SubmitAnswer)
         assert isinstance(second, hf.SubmitAnswer)
         assert (first.improved, second.improved) == (True, False)

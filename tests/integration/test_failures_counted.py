@@ -32,7 +32,7 @@ from holdfast.mechanisms.cells import Cells, Grid
 from holdfast.queries.guess import Guess
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
-from holdfast.session.answering import Unwritten
+from holdfast.session.answering import Answering, Unwritten
 from ledger_writer import environment
 
 ROWS = 4_000
@@ -231,7 +231,9 @@ def test_what_is_under_way_has_not_failed(monkeypatch: pytest.MonkeyPatch, tmp_p
         thread = threading.Thread(target=session.check, args=(pl.col("yes"), 0.3, 0.05))
         thread.start()
         assert inside.wait(60)
-        unwritten = session.draw(session.prepare(pl.col("yes"), "check", guess=0.3, margin=0.04), lambda: None)
+        unwritten = session.answering.draw(
+            session.prepare(pl.col("yes"), "check", guess=0.3, margin=0.04), lambda: None
+        )
         assert isinstance(unwritten, Unwritten)
         assert "failed" not in entry_of(check(session, 1), session)
         assert session.ledger.answered == Answered(0, 2, under_way=2)
@@ -239,7 +241,7 @@ def test_what_is_under_way_has_not_failed(monkeypatch: pytest.MonkeyPatch, tmp_p
             assert count == 2
         go_on.set()
         thread.join()
-        Session.write_all([unwritten])
+        Answering.write_all([unwritten])
         assert session.ledger.answered == Answered(0, 4)
 
 

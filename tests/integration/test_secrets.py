@@ -158,7 +158,7 @@ def test_nothing_that_is_served_tells_which_rows_come_next(
     texts = everything_served(server, name="eve", admin=admin)
     session = server.state.datasets.get("sorted", server.state.admin).session
     rows = Listening(session._rows)
-    session._draws._drawers = rows, None
+    session.answering.plan.standing.draws._drawers = rows, None
     start = session.ledger.spent.charge
     session.mean("x > 77")
     texts.append(caplog.text)
@@ -193,7 +193,9 @@ def test_no_text_of_a_session_shows_a_secret_or_the_fingerprint(tmp_path: Path) 
         refused(BudgetExhausted, lambda: session.ledger.reserve(session.ledger.caps))
         texts += everything_shown(session)
         store = session.ledger._store
-        texts += [repr(vars(session)), repr(session._drawing(session.ledger.entries().__next__().place, Cost(1, 1)))]
+        answering, first = session.answering, next(session.ledger.entries())
+        texts += [repr(vars(one)) for one in (session, answering, answering.plan)]
+        texts.append(repr(answering._drawing(first.place, Cost(1, 1))))
         hidden = (
             parts(store.secret()) | parts(session.ledger.key("order of rows")) | parts(bytes.fromhex(rows.fingerprint))
         )

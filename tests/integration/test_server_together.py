@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger import places
-from holdfast.session import Session
+from holdfast.session.answering import Answering
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"
@@ -179,16 +179,16 @@ def test_a_quota_does_not_pay_for_what_was_answered_before_it_was_drawn(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its price and its draw, as by another list that has some of the same questions."""
-    answer_all, other = Session.answer_all, server.token("bob")
+    answer_all, other = Answering.answer_all, server.token("bob")
 
-    def late(self: Session, questions: Any) -> Any:
+    def late(self: Answering, questions: Any) -> Any:
         with server.client(other) as client:
             assert client.post(f"{API}/ask", json={"query": "dep_delay > 1"}).status_code == 200
         return answer_all(self, questions)
 
     with server.client(server.token("eve", quota=20)) as client:
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
-        monkeypatch.setattr(Session, "answer_all", late)
+        monkeypatch.setattr(Answering, "answer_all", late)
         asks = [{"query": f"dep_delay > {minutes}"} for minutes in (1, 2)]
         results = client.post(f"{API}/batch", json={"asks": asks}).json()["results"]
         assert [one["answer"]["cached"] for one in results] == [True, False]

@@ -332,7 +332,7 @@ def surfaces(server: Running) -> Iterator[dict[str, Callable[[Kind[..., Any], di
         return ask
 
     def in_python(kind: Kind[..., Any], arguments: list[Any], options: dict[str, Any]) -> Any:
-        return kind.question(session._context, *arguments, **options)
+        return kind.question(session.answering.plan.standing.context, *arguments, **options)
 
     def over_http(kind: Kind[..., Any], question: dict[str, Any]) -> str | None:
         answer = plain.post(f"{API}/price", json={"kind": kind.name, **question}).json()

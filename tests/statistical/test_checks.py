@@ -162,14 +162,14 @@ def drawers_missed(rng: Generator) -> tuple[bool, bool]:
     """
     rows, asked = 10_000, 1_000
     with Session(Sampled(fair_coins(rng, rows, asked)), queries=asked, checks=0.5, seed=1) as session:
-        session.begin()
-        answering, _ = session._draws._drawers
+        session.answering.plan.begin()
+        answering, _ = session.answering.plan.standing.draws._drawers
         told = np.array([session.mean(feature(number)).value for number in range(asked)])
         assert np.isfinite(told).all()
         vote = majority(told - TRUTH + 1e-9 * rng.random(asked))
         guess = float(answering.sample(build_mean(vote, session.schema), AllRows(), rng).mean())
         honest = session.check(vote, guess, 0.003)
-        session._draws._drawers = answering, answering
+        session.answering.plan.standing.draws._drawers = answering, answering
         mutant = session.check(vote, guess, 0.003)  # a function is asked anew each time
         assert not mutant.cached
         return not contains(honest.interval), not contains(mutant.interval)

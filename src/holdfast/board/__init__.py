@@ -163,8 +163,8 @@ class Board:
 
         folder = rows.location
         other = None if folder is None else folder.with_name(folder.name.removesuffix(SEALED) + CONFUSION)
-        self.answering = None if other is None or not other.is_dir() else Session(other)
-        if self.answering is not None and other is not None:
+        self.confusion_session = None if other is None or not other.is_dir() else Session(other)
+        if self.confusion_session is not None and other is not None:
             ids = (part.ids(self.ladder.terms.id) for part in (rows, FolderRows(other)))
             if pl.concat(ids, how="vertical").is_duplicated().any():
                 self.close()
@@ -229,12 +229,12 @@ class Board:
         ConfusionAnswer
             The four cells, and precision, recall and F1 from them.
         """
-        if self.answering is None:
+        if self.confusion_session is None:
             raise PlanConflict(
                 "This board was made without rows for confusion: it gives scores, but no precision or recall. Make one"
                 " of other labels with confusion=0.2."
             )
-        return self.answering.for_analyst(by).confusion(predictions, positive_label=positive_label)
+        return self.confusion_session.for_analyst(by).confusion(predictions, positive_label=positive_label)
 
     def standings(self) -> pl.DataFrame:
         """Return all submissions, the best first; those that did not improve have no rank."""
@@ -247,15 +247,15 @@ class Board:
     def verify(self) -> str:
         """Check every entry of the ledger and all labels again; return the hash of the newest entry."""
         self.session.verify_data()
-        if self.answering is not None:
-            self.answering.verify_data()
+        if self.confusion_session is not None:
+            self.confusion_session.verify_data()
         return self.session.ledger.verify().hash
 
     def close(self) -> None:
         """Release the ledgers."""
         self.session.close()
-        if self.answering is not None:
-            self.answering.close()
+        if self.confusion_session is not None:
+            self.confusion_session.close()
 
     def __enter__(self) -> Self:
         return self

@@ -140,7 +140,7 @@ def split_off(
         _write(table[np.sort(order[:count])], folder)
     # Submitters know the ids, and given the ids, rows are not identically distributed, wherever they were drawn from.
     with Session(folder, queries=ANSWERS, confidence=confidence, identical=False) as session:
-        session.begin()
+        session.answering.plan.begin()
     kept = FolderRows(folder)
     answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())
     if len(kept) != count or not table.filter(answering).equals(kept.frame(np.arange(len(kept)))):

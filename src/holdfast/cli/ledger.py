@@ -76,7 +76,7 @@ def history(
     with looking(data, ledger) as session:
         total = session.budget.answers_given
         entries = session.ledger.entries(max(1, total - limit + 1)) if total else []
-        answers = history_frame(entries, session.plan.standing, session.registered).to_dicts()
+        answers = history_frame(entries, session.plan.standing, session.answering.registered).to_dicts()
         nothing = nothing_asked(session)
     if json:
         show_json(total=total, answers=answers)

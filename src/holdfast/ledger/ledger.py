@@ -223,21 +223,6 @@ class Ledger:
         row = self._store.find(chain.digest(key)) if self._has_begun() else None
         return None if row is None else Entry(row)
 
-    def once(self, key: str | None, work: Callable[[], tuple[Entry, bool]]) -> tuple[Entry, bool]:
-        """Return the answer already given to a question, and False; or do the `work` that commits it.
-
-        Other threads with the same key wait until the work is done, then find its answer. A question without a key is
-        new each time.
-        """
-        if key is None:
-            return work()
-
-        def find_or_work() -> tuple[Entry, bool]:
-            entry = self.find(key)
-            return work() if entry is None else (entry, False)
-
-        return self.in_flight.run(key, find_or_work)
-
     def reserve(self, cost: Cost, asking: Asking | None = None) -> Place:
         """Take this cost for good and return the place of the question; both are durable when this returns.
 

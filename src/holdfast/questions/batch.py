@@ -17,7 +17,7 @@ The verdict is about the population, and all verdicts hold at once: a list may g
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -82,8 +82,12 @@ def together_of(questions: Sequence[Question], is_answered: Callable[[Question],
     """Return one question that costs as much as all those together that were not asked before."""
     _refuse_looks(questions)
     new = {one.identity or id(one): one.cost for one in questions if not is_answered(one)}.values()
-    total = Cost(sum(cost.charge for cost in new), sum(cost.intervals for cost in new))
-    return replace(questions[0], cost=total)
+    return replace(questions[0], cost=total_of(new))
+
+
+def total_of(costs: Collection[Cost]) -> Cost:
+    """Return what questions of these costs take together."""
+    return Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
 
 
 def _refuse_looks(questions: Sequence[Question]) -> None:

@@ -91,9 +91,9 @@ class Kind(Generic[P, A]):
             usual = self.build(context, *args, **(options | {ROWS: None}))  # type: ignore[arg-type]
             question = replace(question, usual=usual.identity)
         unit = context.schema.unit
-        if unit is None or question.whole:
-            return question
-        return replace(question, text=f"{question.text}, every unit ({unit}) alike")
+        if unit is not None and not question.whole:
+            question = replace(question, text=f"{question.text}, every unit ({unit}) alike")
+        return question.under(context.guarantee.terms)
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None

@@ -35,10 +35,10 @@ def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> in
     return terms.answers_left(charge, intervals) - terms.answers_left(*after)
 
 
-def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
-    """Raise BudgetExhausted if the question costs more than is left."""
-    if not _fits(question.cost, terms, spent):
-        raise too_dear(question, terms, spent)
+def require_affordable(cost: Cost, terms: Terms, spent: Spent) -> None:
+    """Raise BudgetExhausted if a question of this cost takes more than is left."""
+    if not _fits(cost, terms, spent):
+        raise too_dear(cost, terms, spent)
 
 
 def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
@@ -46,9 +46,8 @@ def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
     return enough or not terms.ends
 
 
-def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
+def too_dear(cost: Cost, terms: Terms, spent: Spent) -> BudgetExhausted:
     """Return the refusal of a question that costs more than is left."""
-    cost = question.cost
     needed = terms.worth(cost.charge, cost.intervals)
     left = terms.answers_left(spent.charge, spent.intervals)
     return BudgetExhausted(

@@ -127,7 +127,7 @@ class Question:
     margin: Callable[[Answered], float | None] = no_margin  # computed only for a price: see `Context.margin`
     excess_bound: float | None = None  # of a fit
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
-    terms: Terms | None = None  # the terms it was prepared under, if it was not asked at once
+    terms: Terms | None = None  # the terms it was built under
     cheaper: str | None = None  # what would make it cost less
     hint: Callable[[], str | None] = lambda: None  # what else a price says; computed only for a price
     finish: Callable[[int, Result, Answered], tuple[Result, Cost]] | None = None  # runs in the commit: see `Drawn`
@@ -151,7 +151,7 @@ class Question:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
 
     def under(self, terms: Terms) -> "Question":
-        """Return the question as prepared under these terms. Its texts are not checked again."""
+        """Return the question as built under these terms. Its texts are not checked again."""
         prepared = object.__new__(Question)
         prepared.__dict__.update(self.__dict__, terms=terms)
         return prepared

@@ -251,7 +251,7 @@ async def history(
         ledger = served.session.ledger
         entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
-        frame = history_frame(entries, served.plan.standing, served.session.registered)
+        frame = history_frame(entries, served.plan.standing, served.session.answering.registered)
         return {"rows": frame.to_dicts(), "next": following, "entries": newest}
 
     return await _look(request, name, look)

@@ -50,7 +50,7 @@ from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
 from holdfast.session import Session
-from holdfast.session.answering import Unwritten
+from holdfast.session.answering import Answering, Unwritten
 
 RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
@@ -254,7 +254,7 @@ class AskService:
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
         session = served.session
-        price = session.price_of(session.look_to_come(self.prepare(session, ask)))
+        price = session.answering.price_of(session.answering.look_to_come(self.prepare(session, ask)))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | priced
 
@@ -293,11 +293,11 @@ class AskService:
                 if before is not None:
                     return before
                 ledger_key = digest(token.id, key, request)
+            plan = session.plan
             question = self.prepare(session, ask, ledger_key)
-            large = question.work > most_work and not session.price_of(question).cached
+            large = question.work > most_work and not session.answering.price_of(question).cached
             if large or question.after is not None:
                 yield None
-            plan = session.plan
             try:
                 answer = yield from self._within_quota(served, token, session, question, work)
             except PlanConflict:
@@ -306,7 +306,7 @@ class AskService:
                 # Another process has just begun the ledger with its own plan: build the question for that plan.
                 question = self.prepare(session, ask, ledger_key)
                 answer = yield from self._within_quota(served, token, session, question, work)
-            while (following := session.next_look(question)) is not None:
+            while (following := session.answering.next_look(question)) is not None:
                 try:
                     question = self._require_small(following)
                     answer = yield from self._within_quota(served, token, session, question, work)
@@ -323,8 +323,8 @@ class AskService:
     ) -> Generator[Requested, AnyAnswer, AnyAnswer]:
         if token.quota is None:
             return (yield session, question)
-        answers = of_quota(session.price_of(question))
-        with self.held(served, token, answers, work, lambda: session.price_of(question).cached) as held:
+        answers = of_quota(session.answering.price_of(question))
+        with self.held(served, token, answers, work, lambda: session.answering.price_of(question).cached) as held:
             answer = yield session, question
             if answer.cached and work.begun:  # drawn here, but another process answered first
                 held.kept = answers
@@ -387,7 +387,7 @@ def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], No
         while requested is not None:
             session, question = requested
             try:
-                answer = session.draw(question, again)
+                answer = session.answering.draw(question, again)
             except Exception as error:  # noqa: BLE001  the steps handle it
                 requested = steps.throw(error)
                 continue
@@ -409,7 +409,7 @@ def _finish(steps: Steps, requested: Requested = None) -> Response:
         while requested is not None:
             session, question = requested
             try:
-                answer = session.answer(question)
+                answer = session.answering.answer(question)
             except Exception as error:  # noqa: BLE001  the steps handle it
                 requested = steps.throw(error)
             else:
@@ -436,7 +436,7 @@ def write_together(requests: list[_Answering]) -> list[object]:
     """Commit the answers of these requests, all to one ledger, in one transaction; return responses and errors."""
     outcomes: Sequence[AnyAnswer | Exception]
     try:
-        outcomes = Session.write_all([one.answer for one in requests])
+        outcomes = Answering.write_all([one.answer for one in requests])
     except Exception as error:  # noqa: BLE001  raised in each of the requests
         outcomes = [duplicate(error) for _ in requests]
     return [_respond(one.steps, outcome) for one, outcome in zip(requests, outcomes, strict=True)]

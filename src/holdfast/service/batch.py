@@ -11,7 +11,7 @@ from holdfast.questions.batch import Prices
 from holdfast.questions.options import plain
 from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
-from holdfast.questions.sql import Selected
+from holdfast.questions.sql import Selected, select
 from holdfast.service.ask import AskService, Gone, Response, digest, of_quota
 from holdfast.service.calls import read_answer
 from holdfast.service.datasets import Datasets, ServedDataset
@@ -75,16 +75,16 @@ class BatchService:
 
         with served.naming():
             plan, questions = session.plan, build()
-            prices = None if token.quota is None else session.prices_of(questions)
+            prices = None if token.quota is None else session.answering.prices_of(questions)
             answers, written = 0 if prices is None else _of_quota(prices), partial(_are_written, session, questions)
             with self._service.held(served, token, answers, work, written) as held:
                 try:
-                    given = session.answer_all(questions)
+                    given = session.answering.answer_all(questions)
                 except PlanConflict:
                     if session.plan is plan:
                         raise
                     questions = build()  # another process has just begun the ledger with its own plan
-                    given = session.answer_all(questions)
+                    given = session.answering.answer_all(questions)
                 if prices is not None:
                     each = zip(questions, prices.each, strict=True)
                     lost = [price for one, price in each if one.identity in work.dropped and not price.cached]
@@ -100,7 +100,7 @@ class BatchService:
         """Return what questions cost together."""
         self._limits.take(token.id, len(asks) - 1)
         questions = [ask.call(served.session.prepare) for ask in asks]
-        return self._priced(served, token, served.session.prices_of(questions))
+        return self._priced(served, token, served.session.answering.prices_of(questions))
 
     def sql_prices(self, served: ServedDataset, token: Token, text: str) -> Response:
         """Return what a SELECT costs."""
@@ -108,7 +108,7 @@ class BatchService:
 
     def price_sql(self, served: ServedDataset, token: Token, text: str) -> Prices:
         """Return what a SELECT costs; each question in it counts as a request: pricing takes as long as asking."""
-        self._count(token, served.session.select(text))
+        self._count(token, _selected(served, text))
         return served.session.price_sql(text)
 
     def _count(self, token: Token, selected: Selected) -> None:
@@ -133,7 +133,7 @@ class BatchService:
         """Return the questions of a SELECT; refuse one that the budget or the quota cannot pay for."""
         served = self._datasets.get(name, token)
         with served.naming():
-            selected = served.session.select(text)
+            selected = _selected(served, text)
             if len(selected.questions) > MAX_BATCH:
                 raise InvalidArgument(
                     f"A SELECT over HTTP must be at most {MAX_BATCH} questions, with all groups; this one is"
@@ -158,13 +158,17 @@ class BatchService:
         return selected, [self._questions.read(question) for question in selected.questions]
 
 
+def _selected(served: ServedDataset, text: str) -> Selected:
+    return select(text, served.session.schema, served.plan.terms.all_rows)
+
+
 def _of_quota(prices: Prices) -> int:
     """Return how many answers of a quota questions take together: what the budget charges, or what each takes."""
     return max(prices.answers, sum(map(of_quota, prices.each)))
 
 
 def _are_written(session: Session, questions: Sequence[Question]) -> bool:
-    return all(price.cached for price in session.prices_of(questions).each)
+    return all(price.cached for price in session.answering.prices_of(questions).each)
 
 
 @contextmanager

@@ -66,17 +66,11 @@ class Usage:
         """Return the answers used so far, by name."""
         with self._lock:
             for entry in self._session.ledger.entries(self._next):
-                terms, place = standing_plan(self._session).terms, entry.place
+                terms, place = self._session.plan.terms, entry.place
                 answers = cost_in_answers(terms, place.charge, place.intervals, entry.cost)
                 self._used[entry.analyst] += max(LEAST, answers)
                 self._next = entry.seq + 1
             return self._used.copy()
-
-
-def standing_plan(session: Session) -> Plan:
-    """Return the ledger's plan: reading the budget adopts the plan of another process that has begun the ledger."""
-    _ = session.budget
-    return session.plan
 
 
 @dataclass(frozen=True)
@@ -122,7 +116,7 @@ class ServedDataset:
     @property
     def plan(self) -> Plan:
         """The ledger's plan."""
-        return standing_plan(self.session)
+        return self.session.plan
 
     @property
     def head(self) -> Head | None:
@@ -306,5 +300,5 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
         guess = {"guess": 0.5, "margin": 0.25} if asks == CHECK.name else {}
         session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
-    submissions = Standings(session.ledger, lambda: standing_plan(session).standing)
+    submissions = Standings(session.ledger, lambda: session.plan.standing)
     return ServedDataset(name, session, Usage(session), submissions, tuple(places))

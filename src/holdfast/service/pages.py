@@ -373,5 +373,5 @@ def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     answer = answer_from(served.plan.standing, entry)
     where = {"seq": entry.seq, "time": entry.time, "analyst": entry.analyst, "lines": lines(answer)}
     where["bounds"] = list(answer.bounds)
-    where["registered"] = served.session.registered.of(entry)
+    where["registered"] = served.session.answering.registered.of(entry)
     return where | {name: getattr(answer, name) for name in ("kind", "question", "rows_read", "cost")}

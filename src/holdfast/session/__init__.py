@@ -3,6 +3,7 @@
 Python, the command line, HTTP and agents all ask through `Session`.
 
 answering    the story of a question: check, price, find, reserve, draw, certify, commit
+standing     which plan stands: the one that the ledger records, or that begins it
 beside       what is declared or stored beside the data: bounds, categories, the ledger
 parts        `holdfast.hold_back`: rows to look at, and rows held back to check what was found
 planning     `holdfast.plan`: what a number of rows, or the rows of a file, can promise
@@ -14,41 +15,42 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import polars as pl
 
 from holdfast import check, notebook
-from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, RowsPerQuery, VacuousPlan
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import BEST, Plan, RowsPerQuery, VacuousPlan
 from holdfast.guarantees.request import PlanRequest, Queries
-from holdfast.ledger import Answered, Receipt, SharedBudget, check_analyst, open_ledger
+from holdfast.ledger import Ledger, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
-from holdfast.questions.answer import AnyAnswer, Record
+from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
-from holdfast.questions.history import Registered, Standings, history_frame
+from holdfast.questions.history import Standings, history_frame
+from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price, require_affordable
-from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
-from holdfast.questions.sql import Selected, select
+from holdfast.questions.price import Budget, Price
+from holdfast.questions.question import Question
+from holdfast.questions.sql import select
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
-from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 from holdfast.session.answering import Answering
-from holdfast.session.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
+from holdfast.session.beside import declare, ledger_beside, witnesses_beside
 
+A = TypeVar("A", bound=AnyAnswer)
 SHARES = "All sessions of this process on these rows share one budget:"
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 
 
 @check.public
-class Session(Answering, Verbs):
+class Session(Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
     Parameters
@@ -147,19 +149,23 @@ class Session(Answering, Verbs):
         self._shared = place is None and opened.begun  # with other sessions of this process
         self._owns_ledger = True
         try:
-            super().__init__(source, schema, opened, request, randomness, analyst)
+            self.answering = Answering(source, schema, opened, request, randomness, analyst)
         except BaseException:
             opened.close()
             raise
-        self.registered = Registered(opened)
-        if self.plan.vacuous and self.plan.standing.only_kind is None:
-            check.warn(self.plan.sentence, VacuousPlan)
-        if not self._joined:
-            warn_of_units(self._schema)
+        self._rows, self._schema, self._ledger, self._randomness = source, schema, opened, randomness
+        standing = self.answering.plan.standing
+        if standing.plan.vacuous and standing.context.guarantee.only_kind is None:
+            check.warn(standing.plan.sentence, VacuousPlan)
+        if not standing.recorded:
+            warn_of_units(schema)
         if self._shared:
             check.warn(f"{SHARES} {self.budget}.", SharedBudget)
 
     # -- asking -------------------------------------------------------------------------------------------------
+
+    def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
+        return self.answering.ask(kind, args, options)
 
     def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
@@ -192,7 +198,7 @@ class Session(Answering, Verbs):
         AnyAnswer
             The answer of that kind.
         """
-        answer: AnyAnswer = self._ask_kind(kind_named(kind), (query,), options, idempotency_key)
+        answer: AnyAnswer = self.answering.ask(kind_named(kind), (query,), options, idempotency_key)
         return answer
 
     def ask_many(self, questions: Iterable[Asked]) -> Answers:
@@ -210,7 +216,7 @@ class Session(Answering, Verbs):
         if isinstance(questions, Questions):
             self.price_many(questions)  # a list that cannot be paid for must not be registered
             self.register(questions)
-        return Answers(self._answer_many(questions))
+        return Answers(self.answering.ask_all(questions))
 
     def sql(self, text: str) -> pl.DataFrame:
         """Answer a SELECT of aggregates over the table; WHERE, and GROUP BY over declared categories, are allowed.
@@ -227,28 +233,8 @@ class Session(Answering, Verbs):
         DataFrame
             One line for each group; an aggregate named x has the columns x, x_low and x_high.
         """
-        selected = self.select(text)
-        return selected.frame(self._answer_many(selected.questions, selected.names) if selected.questions else [])
-
-    def select(self, text: str) -> Selected:
-        """Return the questions of a SELECT, checked but not asked: `price_many` takes them. Reads nothing.
-
-        Parameters
-        ----------
-        text
-            The statement, as for `sql`.
-        """
-        return select(text, self._schema, len(self._rows))
-
-    def _answer_many(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
-        context = self._current()
-        listed = questions if isinstance(questions, str | Mapping) else list(questions)
-        try:
-            return self.answer_all(build_all(listed, context, names))
-        except PlanConflict:
-            if self._context.guarantee is context.guarantee:
-                raise
-        return self.answer_all(build_all(listed, self._current(), names))
+        selected = select(text, self._schema, len(self._rows))
+        return selected.frame(self.answering.ask_all(selected.questions, selected.names) if selected.questions else [])
 
     def prepare(
         self,
@@ -265,11 +251,8 @@ class Session(Answering, Verbs):
         query, kind, idempotency_key, **options
             As for `ask`.
         """
-        context = self._current()
-        question = kind_named(kind).question(context, query, **options)
-        if idempotency_key is not None:
-            question = self._keyed(question, idempotency_key)
-        return question.under(context.guarantee.terms)
+        question = kind_named(kind).question(self.answering.plan.context(), query, **options)
+        return question if idempotency_key is None else self.answering.keyed(question, idempotency_key)
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
@@ -281,8 +264,9 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        question = self.look_to_come(kind_named(kind).question(self._current(), query, **options))
-        price = self.price_of(question)
+        asked = kind_named(kind).question(self.answering.plan.context(), query, **options)
+        question = self.answering.look_to_come(asked)
+        price = self.answering.price_of(question)
         return price if question.otherwise is None or price.cached else replace(price, cheaper=AND_ITS_VALUE)
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
@@ -293,7 +277,7 @@ class Session(Answering, Verbs):
         questions
             As for `ask_many`.
         """
-        return self.prices_of(build_all(questions, self._current()))
+        return self.answering.prices_of(build_all(questions, self.answering.plan.context()))
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost. Reads nothing, spends nothing.
@@ -303,19 +287,11 @@ class Session(Answering, Verbs):
         text
             The statement, as for `sql`.
         """
-        selected = self.select(text)
-        return self.prices_of(
-            build_all(selected.questions, self._current(), selected.names) if selected.questions else []
+        selected = select(text, self._schema, len(self._rows))
+        context = self.answering.plan.context()
+        return self.answering.prices_of(
+            build_all(selected.questions, context, selected.names) if selected.questions else []
         )
-
-    def prices_of(self, questions: Sequence[Question]) -> Prices:
-        """Return what questions that `prepare` returned would cost together."""
-        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._ledger.answered, self._is_answered)
-
-    def price_of(self, question: Question) -> Price:
-        """Return what a question that `prepare` returned would cost."""
-        cached = self._is_answered(question)
-        return Price.of(question, self.plan.standing, self._ledger.spent, self._ledger.answered, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows: same checks, same shape of answer, but no data is read and nothing is spent.
@@ -325,26 +301,25 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        context = self._current()
-        question = kind_named(kind).question(context, query, **options)
-        terms = self.plan.terms
-        require_affordable(question, terms, NOTHING_SPENT)  # refuse what no budget could pay for
-        rng = self._randomness.generator()
-        invented = made_up(self._schema, rng)
-        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
-        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
-        if question.finish is not None:
-            result, _ = question.finish(1, result, Answered(0, 0))
-        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
-        return kind_named(question.kind).read(result, record)
+        context = self.answering.plan.context()
+        return self.answering.dry_run(kind_named(kind).question(context, query, **options), context)
 
     # -- what stands --------------------------------------------------------------------------------------------
 
     @property
+    def plan(self) -> Plan:
+        """The plan that stands: the ledger's, once anybody has begun it."""
+        return self.answering.plan.now().plan
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger: entries, head, verify."""
+        return self._ledger
+
+    @property
     def budget(self) -> Budget:
         """How wide answers are now and later on, and how many are left if there is an end; shared by everyone."""
-        self._current()
-        return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.answered)
+        return Budget.of(self.plan.standing, self._ledger.spent, self._ledger.answered)
 
     @property
     def schema(self) -> Schema:
@@ -359,7 +334,7 @@ class Session(Answering, Verbs):
     @property
     def analyst(self) -> str | None:
         """The name recorded with the answers; `for_analyst` returns a session with another one."""
-        return self._analyst
+        return self.answering.analyst
 
     def receipt(self, answer: AnyAnswer | int) -> Receipt:
         """Return a proof that an answer is in the ledger, which a third party can check against a published head."""
@@ -374,11 +349,11 @@ class Session(Answering, Verbs):
 
     def history(self) -> pl.DataFrame:
         """Return every answer so far, from all analysts, as a frame."""
-        return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
+        return history_frame(self._ledger.entries(), self.plan.standing, self.answering.registered)
 
     def standings(self) -> pl.DataFrame:
         """Return the submissions to a board: improvements, the best first, then those that were no better."""
-        return Standings(self._ledger, lambda: self._current().guarantee).frame()
+        return Standings(self._ledger, lambda: self.plan.standing).frame()
 
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return the same session for another analyst: same data and ledger, but their name on the answers.
@@ -387,7 +362,7 @@ class Session(Answering, Verbs):
         """
         check_analyst(analyst)
         other = copy(self)
-        other._analyst, other._owns_ledger = analyst, False
+        other.answering, other._owns_ledger = self.answering.for_analyst(analyst), False
         return other
 
     def close(self) -> None:
@@ -415,7 +390,8 @@ class Session(Answering, Verbs):
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
-        return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
+        plan = self.answering.plan.standing.plan  # as last seen: printing asks no ledger
+        return f"Session on {self._rows.name} ({count}).{seeded}\n{plan.sentence}{shared}"
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")
@@ -424,5 +400,4 @@ class Session(Answering, Verbs):
     def explore(self, data: Table) -> None:
         """Use these `data`, which anybody may look at, to compute guesses that checks leave out."""
         rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
-        self._beside = replace(self._beside, explored=lambda: rows)
-        self._context = replace(self._context, beside=self._beside)
+        self.answering.plan.explore(rows)

@@ -13,8 +13,9 @@ the same question wait for that answer instead of drawing again.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -33,27 +34,25 @@ from holdfast.errors import (
     RowSourceError,
     ServiceUnavailable,
 )
-from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place, Reach
-from holdfast.questions.answer import AnyAnswer
-from holdfast.questions.batch import MOST_TOGETHER, together_of
+from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
+from holdfast.questions import kind_named
+from holdfast.questions.answer import AnyAnswer, Record
+from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of, total_of
 from holdfast.questions.check import CheckAnswer
-from holdfast.questions.history import answer_from
+from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Beside, Context, Drawing, Question, Result
-from holdfast.questions.submit import BestKept
+from holdfast.questions.price import Price, require_affordable, too_dear
+from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result
 from holdfast.randomness import Randomness
-from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.draws import Order
-from holdfast.rows.local import ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
-from holdfast.session.beside import explored_beside, ids_beside
+from holdfast.session.beside import MADE_UP_ROWS, made_up
+from holdfast.session.standing import StandingPlan
 
-ORDER, NAMES = "order of rows", "names of submissions"  # purposes for which the ledger derives keys
+ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
 # What may be raised after rows were read: facts about files, the ledger, the plan and the caller, never about values.
 OUTSIDE = (RowSourceError, LedgerUnavailable, LedgerDamaged, BudgetExhausted, PlanConflict, ServiceUnavailable)
@@ -83,7 +82,7 @@ NET = Net()
 
 
 class Answering:
-    """Rows, their ledger and their plan: answers questions that are already checked and priced.
+    """Answers the questions of one analyst to some rows.
 
     Parameters
     ----------
@@ -108,132 +107,60 @@ class Answering:
         randomness: Randomness,
         analyst: str | None,
     ) -> None:
-        self._rows, self._schema, self._ledger = rows, schema, ledger
-        self._request, self._randomness, self._analyst = request, randomness, analyst
-        self._beside = Beside(
-            explored=explored_beside(rows),
-            ids=partial(ids_of, rows),
-            others=ids_beside(rows),
-            starts=partial(unit_starts_of, rows),
-            key=partial(ledger.key, NAMES),
-            best=BestKept(ledger, rows.location).exchange,
-        )
-        self._joined = False  # whether `plan` is the one that the ledger records
-        self._resume() if ledger.begun else self._plan(plan_for(rows, request))
+        self.ledger, self._rows, self._schema = ledger, rows, schema
+        self._randomness, self.analyst = randomness, analyst
+        self.plan = StandingPlan(rows, schema, ledger, request, randomness)
+        self.registered = Registered(ledger)
 
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger: entries, head, verify."""
-        return self._ledger
-
-    # -- the plan -----------------------------------------------------------------------------------------------
-
-    def _plan(self, plan: Plan) -> None:
-        ledger = self._ledger
-        self.plan = replace(plan, unit=self._schema.unit)
-        self._draws = draws_under(self._rows, plan, ledger)
-        self._read = partial(answer_from, plan.standing)
-        self._context = Context(
-            plan.standing,
-            self._schema,
-            plan.standing.rows_at(0),
-            self._beside,
-            so_far=lambda: NOTHING_SPENT if plan.terms.ends else ledger.spent,
-            dealt=self._draws.dealt,
-        )
-        self._join_draws()
-
-    def _join_draws(self) -> None:
-        """Refuse draws that another ledger has used, and tell this ledger where the prepared draws end."""
-        draws = self._draws
-        draws.join()
-        if draws.dealt:
-            self._ledger.reach = lambda: Reach(*draws.reach)
-
-    def _resume(self) -> None:
-        """Adopt the plan that the ledger records; refuse a request that contradicts it."""
-        location = self._ledger.location
-        plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
-        if (plan.unit, plan.terms.all_rows) != (self._schema.unit, len(self._rows)):  # other units
-            then = replace(self._schema, unit=plan.unit).units_of(plan.terms.all_rows)
-            again = "without unit=" if plan.unit is None else f"with unit={plan.unit!r}"
-            raise PlanConflict(
-                f"The ledger {location} was begun for {then}; opened like this, the same data are"
-                f" {self._schema.units_of(len(self._rows))}. Open them as they were then, {again}.",
-                standing=plan.to_dict(),
-            )
-        self._request.must_match(plan, location)
-        self._plan(plan)
-        self._joined = True
-
-    def _current(self) -> Context:
-        """Return the context for new questions; adopt the ledger's plan first if somebody else has begun the ledger."""
-        if not self._joined and self._ledger.begun:
-            self._resume()
-        context = self._context
-        if context.guarantee.terms.ends:
-            return context
-        rows_per_query = context.guarantee.rows_at(self._ledger.spent.intervals)
-        return context if rows_per_query == context.rows_per_query else replace(context, rows_per_query=rows_per_query)
-
-    def begin(self) -> None:
-        """Begin the ledger now instead of with the first answer. If it has begun already, its plan stands."""
-        if not self._joined:
-            self._ledger.begin(self.plan.to_dict(), self._randomness.secret())
-            self._resume()
-
-    def _begin(self, question: Question) -> None:
-        """Begin the ledger for the first answer. If somebody else was faster, their plan stands."""
-        require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
-        mine = self.plan.terms
-        if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
-            self._join_draws()  # another ledger may have used these draws since they were opened
-            self._joined = True
-            return
-        self._resume()
-        if mine != self.plan.terms:
-            raise PlanConflict(
-                f"The ledger {self._ledger.location} was begun under another plan this moment: {self.plan.sentence}"
-                " Ask again, and the question is built for it.",
-                standing=self.plan.to_dict(),
-            )
+    def for_analyst(self, analyst: str | None) -> "Answering":
+        """Return the same for another analyst; plan and ledger are shared."""
+        other = copy(self)
+        other.analyst = analyst
+        return other
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    def _ask_kind(
+    def ask(
         self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
     ) -> A:
-        """Check, price and answer a question of this kind."""
-        context = self._current()
-        try:
-            answer = self._answer(kind.question(context, *args, **options), key)
-        except PlanConflict:
-            if self._context.guarantee is context.guarantee:
-                raise
-            # Somebody else began the ledger just now, so their plan stands: build the question again under it.
-            answer = self._answer(kind.question(self._current(), *args, **options), key)
-        return cast(A, answer)  # a kind gives answers of its own class
-
-    def _answer(self, question: Question, key: str | None) -> AnyAnswer:
-        """Answer a question, then the questions that its answer leads to."""
-        if key is not None:
-            question = self._keyed(question, key)
-        answer = self.answer(question)
+        """Check, price and answer a question of this kind, then the questions that its answer leads to."""
+        while True:
+            context = self.plan.context()
+            try:
+                question = kind.question(context, *args, **options)
+                if key is not None:
+                    question = self.keyed(question, key)
+                answer = self.answer(question)
+                break
+            except PlanConflict:
+                if self.plan.standing.context.guarantee is context.guarantee:
+                    raise  # otherwise somebody else began the ledger just now: build the question for their plan
         if question.after is not None:
             answer = self._last_look(question, answer)
         if question.otherwise is not None and isinstance(answer, CheckAnswer) and not answer.holds:
             # The guess does not hold. Here other rows than the checking ones give answers, so ask them for the value.
             with suppress(BudgetExhausted):  # cards may be used up; the result of the check stands all the same
-                answer = replace(answer, value=self._ask_kind(MEAN, (), question.otherwise))
-        return answer
+                answer = replace(answer, value=self.ask(MEAN, (), question.otherwise))
+        return cast(A, answer)  # a kind gives answers of its own class
 
-    def _keyed(self, question: Question, key: str) -> Question:
+    def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
+        """Check, price and answer a list of questions, as `build_all` takes them."""
+        listed = questions if isinstance(questions, str | Mapping) else list(questions)
+        while True:
+            context = self.plan.context()
+            try:
+                return self.answer_all(build_all(listed, context, names))
+            except PlanConflict:
+                if self.plan.standing.context.guarantee is context.guarantee:
+                    raise
+
+    def keyed(self, question: Question, key: str) -> Question:
         """Identify a question by its idempotency key if it has no identity of its own, being new each time."""
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
         if question.identity is not None:
             return question
-        retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
+        retried = [key, self.analyst, question.kind, question.text, question.cost.charge]
         return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII, whatever the key
 
     def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
@@ -248,10 +175,10 @@ class Answering:
 
     def next_look(self, question: Question) -> Question | None:
         """Return the look that follows an answered `question`, or None if it was the last one."""
-        entry = None if question.after is None or question.identity is None else self._ledger.find(question.identity)
+        entry = None if question.after is None or question.identity is None else self.ledger.find(question.identity)
         if entry is None or question.after is None:
             return None
-        context = self._current()
+        context = self.plan.context()
         following = question.after(entry.answer, context)
         return None if following is None else following.under(context.guarantee.terms)
 
@@ -261,39 +188,55 @@ class Answering:
             question = following
         return question
 
+    # -- prices -------------------------------------------------------------------------------------------------
+
+    def price_of(self, question: Question) -> Price:
+        """Return what a question from `prepare` would cost."""
+        standing, cached = self.plan.now(), self.is_answered(question)
+        return Price.of(question, standing.plan.standing, self.ledger.spent, self.ledger.answered, cached=cached)
+
+    def prices_of(self, questions: Sequence[Question]) -> Prices:
+        """Return what questions from `prepare` would cost together."""
+        guarantee = self.plan.now().plan.standing
+        return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
+
     # -- answering ----------------------------------------------------------------------------------------------
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question from `prepare`; if it is one of several looks, this look alone."""
         self._check_terms(question)
-        return self._read(*self._ledger.once(question.identity, partial(self._answer_anew, question)))
-
-    def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
-        """Reserve, draw, certify, commit. Return False with the entry of somebody else who committed first."""
-        usual = self._find_usual(question)
-        if usual is not None:
-            return usual, False
-        asking = Asking()
-        try:
-            drawn = self._draw(question, self._reserve(question, asking))
-            about_to_commit()
-            return self._ledger.commit(drawn)
-        finally:
-            asking.ended = True
+        return self.ledger.in_flight.run(question.identity, partial(self._answer_once, (question,)))[0]
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions from `prepare` together: one payment and one write for all that are new."""
         if not questions:  # a SELECT that only counts all rows needs no question
             return []
-        together = together_of(questions, self._is_answered)
+        together = together_of(questions, self.is_answered)
         self._check_terms(together)
-        require_affordable(together, self.plan.terms, self._ledger.spent)
+        require_affordable(together.cost, self.plan.standing.plan.terms, self.ledger.spent)
         answers: list[AnyAnswer] = []
         for start in range(0, len(questions), MOST_TOGETHER):
             some = questions[start : start + MOST_TOGETHER]
             keys = [one.identity for one in some if one.identity is not None]
-            answers += self._ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
+            answers += self.ledger.in_flight.run_all(keys, partial(self._answer_once, some))
         return answers
+
+    def _answer_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Take the steps from find to commit, while no other thread answers any of these questions."""
+        asking = Asking()
+        try:
+            found, drawn = self._find_or_draw(questions, asking)
+            if drawn:
+                about_to_commit()
+                written = self.ledger.commit_all(list(drawn.values()))
+                for entry, fresh in written:
+                    if not fresh and entry.key is not None:
+                        drop(entry.key)
+                found |= zip(drawn, written, strict=True)
+        finally:
+            asking.ended = True
+        guarantee = self.plan.standing.context.guarantee
+        return [answer_from(guarantee, *found[one.identity or id(one)]) for one in questions]
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
         """Answer a question, but leave a new answer for `write_all` to write together with others.
@@ -307,20 +250,20 @@ class Answering:
             thread, once that thread is done. The caller then asks again.
         """
         self._check_terms(question)
-        end = self._ledger.in_flight.begin(question.identity, when_free)
+        end = self.ledger.in_flight.begin(question.identity, when_free)
         if end is None:
             return None
-        drawn, asking = None, Asking()
+        drawn: dict[object, Drawn] = {}
+        asking = Asking()
         try:
-            entry = self._find(question)
-            if entry is not None:
-                return self._read(entry, fresh=False)
-            drawn = self._draw(question, self._reserve(question, asking))
+            found, drawn = self._find_or_draw((question,), asking)
         finally:
-            if drawn is None:
+            if not drawn:
                 asking.ended = True
                 end()
-        return Unwritten(self, drawn, asking, end)
+        for each in drawn.values():
+            return Unwritten(self, each, asking, end)
+        return answer_from(self.plan.standing.context.guarantee, *found[question.identity])
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
@@ -337,62 +280,73 @@ class Answering:
             for one in answers:
                 one.asking.ended = True
                 one.end()
-        return [one.answering._read(*entry) for one, entry in zip(answers, written, strict=True)]
+        guarantee = answers[0].answering.plan.standing.context.guarantee
+        return [answer_from(guarantee, *entry) for entry in written]
 
     def _check_terms(self, question: Question) -> None:
-        if not self._joined:
-            self._draws.expect(())
-            self._begin(question)
-        terms, standing = question.terms, self._context.guarantee.terms
+        if not self.plan.standing.recorded:
+            self.plan.begin_for(question.cost)
+        terms, standing = question.terms, self.plan.standing.context.guarantee.terms
         if terms is not None and terms is not standing and terms != standing:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
 
-    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        found: dict[object, AnyAnswer] = {}  # keyed by identity, or by id() for a question that is new each time
+    # -- find, reserve, draw, certify ---------------------------------------------------------------------------
+
+    def _find_or_draw(
+        self, questions: Sequence[Question], asking: Asking
+    ) -> tuple[dict[object, tuple[Entry, bool]], dict[object, Drawn]]:
+        """Find questions that were asked before; reserve places for the others, all or none, and draw at them."""
+        found: dict[
+            object, tuple[Entry, bool]
+        ] = {}  # keyed by identity, or by id() for a question that is new each time
         new: dict[object, Question] = {}
+        drawn: dict[object, Drawn] = {}
         for one in questions:
             entry = self._find(one)
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
-                found[one.identity] = self._read(entry, fresh=False)
+                found[one.identity] = entry, False
         if new:
-            asking = Asking()
-            try:
-                places = self._reserve_all(list(new.values()), asking)
-                drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
-                about_to_commit()
-                written = self._ledger.commit_all(drawn)
-            finally:
-                asking.ended = True
-            for one, (_, fresh) in zip(new.values(), written, strict=True):
-                if not fresh and one.identity is not None:
-                    drop(one.identity)
-            found |= {key: self._read(*entry) for key, entry in zip(new, written, strict=True)}
-        return [found[one.identity or id(one)] for one in questions]
+            for (key, one), place in zip(new.items(), self._reserve(list(new.values()), asking), strict=True):
+                drawn[key] = self._draw(one, place)
+        return found, drawn
 
-    def _reserve(self, question: Question, asking: Asking) -> Place:
-        self._require_room((question.cost,))
-        self._draws.expect((question.cost,))
+    def _find(self, question: Question) -> Entry | None:
+        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
+        identity, usual = question.identity, question.usual
+        entry = None if identity is None else self.ledger.find(identity)
+        if entry is not None or usual is None or usual == identity:
+            return entry
+        entry = self.ledger.find(usual)
+        return entry if entry is not None and entry.rows_read >= question.rows_read else None
+
+    def is_answered(self, question: Question) -> bool:
+        """Whether this question has a stored answer, and so is free."""
+        return self._find(question) is not None
+
+    def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
+        """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
+        standing, costs, alone = self.plan.standing, [one.cost for one in questions], len(questions) == 1
+        total = costs[0] if alone else total_of(costs)
+        for cost in costs if alone else (*costs, total):  # the ledger must be able to count each, and all together
+            standing.context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
+        standing.draws.expect(costs)
         try:
-            return self._ledger.reserve(question.cost, None if question.finish is None else asking)
+            if alone:
+                return [self.ledger.reserve(total, None if questions[0].finish is None else asking)]
+            return self.ledger.reserve_all(costs, asking)
         except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
-            self._draws.refuse((question.cost,))
-            raise too_dear(question, self.plan.terms, self._ledger.spent) from None
+            standing.draws.refuse(costs)
+            raise too_dear(total, standing.plan.terms, self.ledger.spent) from None
 
-    def _reserve_all(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
-        costs = [one.cost for one in questions]
-        self._require_room(costs)
-        self._draws.expect(costs)
-        try:
-            return self._ledger.reserve_all(costs, asking)
-        except BudgetExhausted:
-            self._draws.refuse(costs)
-            raise too_dear(together_of(questions), self.plan.terms, self._ledger.spent) from None
+    def _taken(self) -> tuple[int, int]:
+        taken = self.ledger.taken
+        return taken.charge, taken.intervals
 
     def _draw(self, question: Question, place: Place) -> Drawn:
         """Draw and certify at the reserved place."""
-        finish = question.finish
+        cost, finish = question.cost, question.finish
         if finish is not None:
             go_on()
 
@@ -406,45 +360,33 @@ class Answering:
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, question.cost)),
-                cost=question.cost,
+                answer=question.result(self._drawing(place, cost)),
+                cost=cost,
                 rows_read=question.rows_read,
-                analyst=self._analyst,
+                analyst=self.analyst,
                 finish=None if finish is None else finished,
             )
 
-    def _require_room(self, costs: Sequence[Cost]) -> None:
-        """Refuse, free of charge, costs too large for the ledger to count, one by one and added up."""
-        if len(costs) > 1:
-            costs = [*costs, Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))]
-        for cost in costs:
-            self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
-
-    def _taken(self) -> tuple[int, int]:
-        taken = self._ledger.taken
-        return taken.charge, taken.intervals
-
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         """Return what a question draws with at its place: rows, guarantee and random generator."""
-        guarantee = self._context.guarantee.at(place.reached, place.intervals, cost.intervals)
-        order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
-        rows, kept = self._draws.rows_for(place, cost)
+        standing = self.plan.standing
+        guarantee = standing.context.guarantee.at(place.reached, place.intervals, cost.intervals)
+        order = Order(self.ledger.key(ORDER), place.charge) if guarantee.in_order else None
+        rows, kept = standing.draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
-    def _is_answered(self, question: Question) -> bool:
-        return self._find(question) is not None
-
-    def _find(self, question: Question) -> Entry | None:
-        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
-        entry = None if question.identity is None else self._ledger.find(question.identity)
-        return self._find_usual(question) if entry is None else entry
-
-    def _find_usual(self, question: Question) -> Entry | None:
-        """Return the stored answer to the same question with the usual number of rows, if that number is enough."""
-        if question.usual is None or question.usual == question.identity:
-            return None
-        usual = self._ledger.find(question.usual)
-        return usual if usual is not None and usual.rows_read >= question.rows_read else None
+    def dry_run(self, question: Question, context: Context) -> AnyAnswer:
+        """Draw and certify with made-up rows, without the other steps: nothing is read or spent."""
+        terms = context.guarantee.terms
+        require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
+        rng = self._randomness.generator()
+        invented = made_up(self._schema, rng)
+        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
+        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        if question.finish is not None:
+            result, _ = question.finish(1, result, Answered(0, 0))
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
+        return kind_named(question.kind).read(result, record)
 
 
 class Unwritten(NamedTuple):

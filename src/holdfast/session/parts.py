@@ -96,7 +96,7 @@ def hold_back(
         held: RowSource = memory_rows(held_frame, name=f"{rows.name} held", complete=never, unit=unit)
         session = Session(held, **options)  # type: ignore[arg-type]
         session.explore(memory_rows(frame, name=f"{rows.name} explored", unit=unit))
-        session.begin()
+        session.answering.plan.begin()
         _remember(witnesses, session, "an exploration part and a held part, in memory")
         return frame, session
     shown, folder = part_paths(rows.location)
@@ -109,7 +109,7 @@ def hold_back(
     held = ingest(scan, folder, progress=False, complete=never, unit=unit)
     source.unlink()
     session = Session(held, **options)  # type: ignore[arg-type]
-    session.begin()
+    session.answering.plan.begin()
     _remember(witnesses, session, f"{shown.name} and {folder.name}")
     hidden.replace(shown)  # last: until now nobody has seen a row
     return frame, session

@@ -214,7 +214,7 @@ def test_a_fit_does_not_tell_whether_a_rare_row_was_drawn(loss: Any, mechanism: 
             session = hf.Session(data, queries=100, guarantee=guarantee, mechanism=mechanism, seed=1)
             question = session.prepare(loss, "minimize", radius=1.0, iterations=2, rows_per_coordinate=20, runs=2)
         with setting():
-            said.append(session.answer(question).result())
+            said.append(session.answering.answer(question).result())
     assert mechanism == "laplace" or said[0] == said[1]  # Laplace noise has no seed
     assert np.isfinite([each["point"] for each in said]).all()
 
@@ -234,7 +234,7 @@ def test_the_choice_among_runs_does_not_tell_either(guarantee: str, mechanism: s
         session = hf.Session(data, queries=100, guarantee=guarantee, mechanism=mechanism, seed=1)
     question = session.prepare(Tiny(), "minimize", radius=1.0, iterations=2, rows_per_coordinate=20, runs=2)
     with complaining():
-        assert np.isfinite(session.answer(question).result()["point"]).all()
+        assert np.isfinite(session.answering.answer(question).result()["point"]).all()
 
 
 def test_a_refusal_of_a_function_carries_no_value_of_it() -> None:

@@ -63,9 +63,9 @@ def test_the_parts_share_no_row_and_both_take_predictions_for_all(tmp_path: Path
     with made(tmp_path, confusion=0.25) as board:
         answer = board.submit(predictions())
         assert answer.rows_read == N - N // 4
-        assert board.answering is not None
+        assert board.confusion_session is not None
         assert board.session.plan.terms.confidence == pytest.approx(0.995)
-        assert board.answering.plan.terms.confidence == pytest.approx(0.955)
+        assert board.confusion_session.plan.terms.confidence == pytest.approx(0.955)
         board.verify()
     scoring, answering = (FolderRows(tmp_path / f"labels.{part}.holdfast").ids("id") for part in ("board", "confusion"))
     assert sorted([*scoring, *answering]) == sorted(IDS)

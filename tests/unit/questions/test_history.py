@@ -45,7 +45,7 @@ def test_every_kind_of_answer_has_its_lines() -> None:
 
 def test_no_answers_no_lines() -> None:
     with Session(data(), seed=1, queries=60) as session:
-        frame = history_frame([], planned("posterior", "coins").standing, session.registered)
+        frame = history_frame([], planned("posterior", "coins").standing, session.answering.registered)
     assert frame.equals(pl.DataFrame(schema=SCHEMA))
 
 
@@ -81,8 +81,8 @@ def test_the_ledger_and_the_wire_have_one_json(kind: str, tmp_path: Path) -> Non
     if kind == "confusion":
         pl.DataFrame({"id": range(4_000), "label": [True, False] * 2_000}).write_csv(tmp_path / "labels.csv")
         board = hf.Board(tmp_path / "labels.csv", confusion=0.5)
-        assert board.answering is not None
-        board.session = board.answering
+        assert board.confusion_session is not None
+        board.session = board.confusion_session
     if kind == "units":
         plan |= {"unit": "person"}
     given_data = data() | ({"person": np.arange(5_000) // 4} if kind == "units" else {})

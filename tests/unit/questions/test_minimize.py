@@ -63,7 +63,7 @@ def test_the_answer_has_everything(rows):
 def test_one_ledger_entry_for_the_whole_query(rows):
     s = session(rows)
     question = s.prepare(logistic(), "minimize", radius=3)
-    answer = s.answer(question)
+    answer = s.answering.answer(question)
     spent = s.ledger.spent
     assert spent.answers == 1
     assert spent.charge == question.cost.charge == answer.rows_read

@@ -175,10 +175,12 @@ def test_all_rows_are_counted_without_asking(session: hf.Session) -> None:
 
 def test_a_condition_stays_inside_its_brackets(session: hf.Session) -> None:
     """WHERE a OR b, put together with a group, does not become a OR (b in the group)."""
-    selected = session.select("SELECT carrier, MEDIAN(delay) FROM flights WHERE late OR month = 1 GROUP BY carrier")
+    selected = select(
+        "SELECT carrier, MEDIAN(delay) FROM flights WHERE late OR month = 1 GROUP BY carrier", session.schema, 1
+    )
     assert selected.questions[0]["where"] == "(late OR month = 1) AND ((carrier) = 'UA')"
     with pytest.raises(hf.InvalidQuery, match="close as many brackets"):
-        session.select("SELECT AVG(late) FROM flights WHERE late) OR (month = 1")
+        select("SELECT AVG(late) FROM flights WHERE late) OR (month = 1", session.schema, 1)
 
 
 def test_a_statement_has_a_price(session: hf.Session) -> None:
@@ -250,7 +252,7 @@ def test_the_result_is_sorted_and_cut_as_in_sql(session: hf.Session) -> None:
 def test_no_end_of_an_interval_is_covered_by_another_column(session: hf.Session) -> None:
     for text in ("AVG(late) AS x, AVG(distance) AS x_low", "AVG(distance) AS x_high, AVG(late) AS x"):
         with pytest.raises(hf.InvalidQuery, match=r"Two columns would be called 'x_(low|high)'"):
-            session.select(f"SELECT {text} FROM flights")
+            select(f"SELECT {text} FROM flights", session.schema, 1)
     frame = session.sql("SELECT carrier AS x, AVG(distance) AS x_low FROM flights GROUP BY carrier")
     assert frame.columns == ["x", "x_low", "x_low_low", "x_low_high"]
     assert written_table(frame)[0] == ["x", "x_low", ""]

@@ -251,10 +251,12 @@ def test_a_restored_ledger_goes_on_behind_all_cards_that_were_used(table: Path) 
     with hf.Session(deck, rows_per_query=100) as session:
         session.mean("id > 2")
         check = session.prepare("id > 3", "check", guess=0.5, margin=0.1)
-        place = session._reserve(check, Asking())
+        (place,) = session.answering._reserve([check], Asking())
         hf.backup(ledger, copy)
-        session.ledger.commit(session._draw(check, place))
-        session._reserve(session.prepare("id > 4"), Asking())  # dropped: its cards are used, and nobody sees them
+        session.ledger.commit(session.answering._draw(check, place))
+        session.answering._reserve(
+            [session.prepare("id > 4")], Asking()
+        )  # dropped: its cards are used, and nobody sees them
         session.mean("id > 5")
         assert deck.used.cards == 300
     ledger.unlink()
@@ -278,9 +280,9 @@ def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, 
         session.check("id > 3", guess=0.5, margin=0.1)
         if copied == "under way":
             hf.backup(ledger, copy)
-        asking = Asking()
-        place = session._reserve(prepared := session.prepare("id > 4", "check", guess=0.5, margin=0.1), asking)
-        session._draw(prepared, place)  # a check takes no card, and is the last thing that is begun
+        prepared = session.prepare("id > 4", "check", guess=0.5, margin=0.1)
+        (place,) = session.answering._reserve([prepared], asking := Asking())
+        session.answering._draw(prepared, place)  # a check takes no card, and is the last thing that is begun
         asking.ended = True
         end = place.charge + prepared.cost.charge, place.intervals + prepared.cost.intervals, place.number
         assert deck.used == Mark(200, session.ledger.first, end)

@@ -216,8 +216,8 @@ def test_of_two_ledgers_that_began_in_one_instant_the_second_is_refused_before_i
             (tmp_path / "t.deck.witness").unlink(missing_ok=True)
             step()
 
-        alone(one.begin)
-        alone(two.begin)
+        alone(one.answering.plan.begin)
+        alone(two.answering.plan.begin)
         alone(lambda: one.mean("id > 5"))
         for ask in (lambda: two.mean("id > 5"), lambda: two.ask_many(["id > 5", "id > 6"])):
             with pytest.raises(PlanConflict, match="used by another ledger"):

@@ -205,9 +205,9 @@ def test_coins_never_count_into_the_account_of_checks(session: hf.Session, monke
     one = session.prepare("x > 0.5")
     for cost, what in ((Cost(2**34 + 1, 1), "draws"), (Cost(1, 2**20 + 1), "statements")):
         with pytest.raises(InvalidArgument, match=f"{what} must be at most what one question can"):
-            session.answer(replace(one, cost=cost))
+            session.answering.answer(replace(one, cost=cost))
     with pytest.raises(InvalidArgument, match="draws must be at most"):
-        session.answer_all([replace(session.prepare(f"x > {i}"), cost=Cost(2**33 + 1, 1)) for i in range(2)])
+        session.answering.answer_all([replace(session.prepare(f"x > {i}"), cost=Cost(2**33 + 1, 1)) for i in range(2)])
     monkeypatch.setattr(guarantee_of_drawers, "MOST_AT_ONCE", 1_000)
     asked: list[dict[str, Any]] = [
         {"query": "x > 0.4", "rows_per_query": 1_001},
@@ -227,7 +227,7 @@ def test_the_ledger_knows_the_two_accounts_by_the_same_numbers() -> None:
 
 @pytest.mark.parametrize("taken", [Cost(COINS // 2 + 1, 1), Cost(1, STATEMENTS // 2 + 1)])
 def test_what_cannot_be_counted_is_refused_before_it_is_taken(session: hf.Session, taken: Cost) -> None:
-    session.begin()
+    session.answering.plan.begin()
     session.ledger.reserve(taken)
     spent = session.ledger.spent
     for _ in range(3):
@@ -261,13 +261,13 @@ def test_a_ledger_keeps_its_drawers(tmp_path: Path) -> None:
     pl.DataFrame(data()).write_parquet(path)
     with hf.Session(path, checks=0.25) as first:
         answer, check = first.mean("yes"), first.check("yes", 0.3, 0.05)
-        rows = first._draws._drawers[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
+        rows = first.answering.plan.standing.draws._drawers[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
     with hf.Session(path) as again:
         assert again.plan == first.plan
         assert read(again.plan.to_dict()).terms == first.plan.terms
         assert again.mean("yes").seq == answer.seq
         assert again.check("yes", 0.3, 0.05).seq == check.seq
-        assert again._draws._drawers[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
+        assert again.answering.plan.standing.draws._drawers[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
     with pytest.raises(PlanConflict, match=r"checks 0\.1, not 0\.25"):
         hf.Session(path, checks=0.1)
     with pytest.raises(PlanConflict, match="guarantee checks, not drawers"):

@@ -20,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.guarantees.plan import VacuousPlan
 from holdfast.ledger import open_ledger
+from holdfast.questions.kind import Kind
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
 
@@ -234,9 +235,9 @@ def test_a_prepared_question_is_never_answered_by_another_plan(path: Path, monke
         begin_just_before(second, first, monkeypatch)
         question = second.prepare("b")
         with pytest.raises(PlanConflict, match=r"begun under another plan this moment: .*20 questions"):
-            second.answer(question)
+            second.answering.answer(question)
         assert first.ledger.spent.answers == 1
-        assert second.answer(second.prepare("b")).rows_read == first.plan.rows_per_query
+        assert second.answering.answer(second.prepare("b")).rows_read == first.plan.rows_per_query
 
 
 @pytest.mark.parametrize("look", [True, False])
@@ -248,15 +249,15 @@ def test_a_question_prepared_before_joining_another_plan_is_refused(path: Path, 
     if look:
         assert late.budget.answers_total == 30
     with pytest.raises(PlanConflict, match=r"ask again|Ask again"):
-        late.answer(question)
-    assert late.answer(late.prepare("b")).seq == 2
+        late.answering.answer(question)
+    assert late.answering.answer(late.prepare("b")).seq == 2
 
 
 @pytest.mark.parametrize("guarantee", sorted(PLANS))
 def test_a_question_prepared_before_the_first_answer_is_answered(guarantee: str) -> None:
     session = Session(table(5_000), queries=5, **PLANS[guarantee])
     first, second = session.prepare("b"), session.prepare("x > 0.5")
-    assert [session.answer(first).seq, session.answer(second).seq] == [1, 2]
+    assert [session.answering.answer(first).seq, session.answering.answer(second).seq] == [1, 2]
 
 
 def test_who_is_beaten_to_it_with_another_plan_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,3 +423,23 @@ def test_bad_plans_are_refused(given: dict[str, Any]) -> None:
 def test_a_plan_out_of_reach_is_refused() -> None:
     with pytest.raises(PlanInfeasible, match="100 rows allow"):
         Session(table(100), margin=0.001)
+
+
+def test_a_question_is_built_again_if_another_analyst_adopts_the_plan_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions of several analysts share what stands: it may change while one of them has a question in hand."""
+    with Session(path, queries=20, guarantee="information") as first, Session(path) as second:
+        ada, bob, question = second.for_analyst("ada"), second.for_analyst("bob"), Kind.question
+
+        def adopt(kind: Any, *args: Any, **options: Any) -> Any:
+            built = question(kind, *args, **options)
+            monkeypatch.setattr(Kind, "question", question)
+            first.mean("x > 0.5")
+            assert bob.plan == first.plan
+            return built
+
+        monkeypatch.setattr(Kind, "question", adopt)
+        answer = ada.mean("b")
+        assert (answer.rows_read, answer.guarantee) == (first.plan.rows_per_query, "information")
+        assert ada.plan is bob.plan is second.plan

@@ -12,7 +12,7 @@ from holdfast.errors import EvaluationFailed
 from holdfast.ledger import Ledger
 from holdfast.questions.answer import AnyAnswer
 from holdfast.session import Session
-from holdfast.session.answering import Unwritten
+from holdfast.session.answering import Answering, Unwritten
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def nobody() -> None:
 
 
 def drawn(session: Session, query: str) -> Unwritten:
-    found = session.draw(session.prepare(query), nobody)
+    found = session.answering.draw(session.prepare(query), nobody)
     assert isinstance(found, Unwritten)
     return found
 
@@ -44,7 +44,7 @@ def test_nothing_is_in_the_ledger_before_it_is_written_and_one_transaction_write
     assert ledger.spent.charge > before.charge  # it is paid for by now
     writes, write = [], ledger._store.write
     monkeypatch.setattr(ledger._store, "write", lambda decide: writes.append(decide) or write(decide))
-    answers = Session.write_all(waiting)
+    answers = Answering.write_all(waiting)
     assert len(writes) == 1
     assert entries(ledger) == list(range(1, 9))
     assert [answer.seq for answer in answers] == list(range(2, 9))
@@ -69,7 +69,7 @@ def test_a_write_that_fails_shows_nothing_and_the_question_can_be_asked_again(se
     with monkeypatch.context() as broken:
         broken.setattr(ledger._store, "write", full)
         with pytest.raises(hf.LedgerUnavailable):
-            Session.write_all(waiting)
+            Answering.write_all(waiting)
     assert entries(ledger) == [1]
     answer = session.mean("x > 0.1")
     assert not answer.cached
@@ -81,12 +81,12 @@ def test_the_same_question_waits_for_the_answer_without_a_thread(session):
     told: list[str] = []
     mine = drawn(session, "x > 0.5")
     question = session.prepare("x > 0.5")
-    assert session.draw(question, lambda: told.append("one")) is None
-    assert session.draw(question, lambda: told.append("two")) is None
+    assert session.answering.draw(question, lambda: told.append("one")) is None
+    assert session.answering.draw(question, lambda: told.append("two")) is None
     assert told == []
-    (answer,) = Session.write_all([mine])
+    (answer,) = Answering.write_all([mine])
     assert told == ["one", "two"]
-    found = session.draw(question, nobody)
+    found = session.answering.draw(question, nobody)
     assert isinstance(found, AnyAnswer)
     assert found.cached
     assert (found.value, found.seq) == (answer.value, answer.seq)
@@ -104,7 +104,7 @@ def test_a_thread_that_asks_the_same_waits_for_the_write_and_draws_nothing(sessi
     asker.join(0.3)
     assert asker.is_alive()
     assert not found
-    (answer,) = Session.write_all([mine])
+    (answer,) = Answering.write_all([mine])
     asker.join(30)
     assert found[0].cached
     assert found[0].seq == answer.seq
@@ -124,27 +124,27 @@ def test_the_other_way_round_word_is_left_with_a_thread_that_answers(session, mo
     asker = threading.Thread(target=session.mean, args=("x > 0.5",))
     asker.start()
     assert began.wait(30)
-    assert session.draw(session.prepare("x > 0.5"), told.set) is None
+    assert session.answering.draw(session.prepare("x > 0.5"), told.set) is None
     assert not told.is_set()
     go.set()
     assert told.wait(30)
     asker.join(30)
-    assert session.draw(session.prepare("x > 0.5"), nobody).cached
+    assert session.answering.draw(session.prepare("x > 0.5"), nobody).cached
 
 
 def test_a_draw_that_fails_lets_others_ask(session, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(session._rows, "tally", lambda *args, **more: 1 / 0)
         with pytest.raises(EvaluationFailed):
-            session.draw(session.prepare("x > 0.5"), nobody)
+            session.answering.draw(session.prepare("x > 0.5"), nobody)
     assert not session.mean("x > 0.5").cached
 
 
 def test_questions_without_a_key_are_all_drawn(tmp_path):
     rows = pl.DataFrame({"x": np.random.default_rng(3).random(50_000)})
     with Session(rows, queries={"flip": 50}, ledger=tmp_path / "flips.ledger") as session:
-        waiting = [session.draw(session.prepare("x > 0.5", "flips", count=1), nobody) for _ in range(3)]
-        answers = Session.write_all(waiting)
+        waiting = [session.answering.draw(session.prepare("x > 0.5", "flips", count=1), nobody) for _ in range(3)]
+        answers = Answering.write_all(waiting)
         assert [answer.seq for answer in answers] == [1, 2, 3]
 
 
@@ -159,9 +159,9 @@ def test_threads_draw_and_write_the_same_few_questions(session):
                 query = f"x > 0.{(number + step) % 12 + 10}"
                 while True:
                     free = threading.Event()
-                    found = session.draw(session.prepare(query), free.set)
+                    found = session.answering.draw(session.prepare(query), free.set)
                     if isinstance(found, Unwritten):
-                        (found,) = Session.write_all([found])
+                        (found,) = Answering.write_all([found])
                     if found is not None:
                         break
                     assert free.wait(30)

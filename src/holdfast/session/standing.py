@@ -1,0 +1,139 @@
+"""Which plan stands: the one that the ledger records, or, until it has begun, the one that the user's wishes make."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from holdfast.errors import PlanConflict
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.request import PlanRequest
+from holdfast.ledger import Cost, Ledger, Reach
+from holdfast.questions.price import require_affordable
+from holdfast.questions.question import NOTHING_SPENT, Beside, Context
+from holdfast.questions.submit import BestKept
+from holdfast.randomness import Randomness
+from holdfast.rows.drawers import draws_under, plan_for
+from holdfast.rows.local import ids_of, unit_starts_of
+from holdfast.rows.source import Draws, RowSource
+from holdfast.schema import Schema
+from holdfast.session.beside import explored_beside, ids_beside
+
+NAMES = "names of submissions"  # the purpose for which the ledger derives their key
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A plan, and what questions under it are built against and drawn from. `recorded`: whether the ledger has it."""
+
+    plan: Plan
+    context: Context
+    draws: Draws
+    recorded: bool
+
+
+class StandingPlan:
+    """The plan of some rows and their ledger, shared by the sessions of all analysts.
+
+    Parameters
+    ----------
+    rows, schema
+        The data, and what is declared about it.
+    ledger
+        Where the plan is recorded.
+    request
+        The user's wishes. They make the plan if the ledger has none yet.
+    randomness
+        The source of the ledger's secret.
+    """
+
+    def __init__(
+        self, rows: RowSource, schema: Schema, ledger: Ledger, request: PlanRequest, randomness: Randomness
+    ) -> None:
+        self._rows, self._schema, self._ledger = rows, schema, ledger
+        self._request, self._randomness = request, randomness
+        self._beside = Beside(
+            explored=explored_beside(rows),
+            ids=partial(ids_of, rows),
+            others=ids_beside(rows),
+            starts=partial(unit_starts_of, rows),
+            key=partial(ledger.key, NAMES),
+            best=BestKept(ledger, rows.location).exchange,
+        )
+        # Only ever replaced as a whole: other threads read it at any time.
+        self.standing = self._recorded() if ledger.begun else self._under(plan_for(rows, request), recorded=False)
+
+    def now(self) -> Standing:
+        """Return what stands; adopt the ledger's plan first if somebody else has begun the ledger."""
+        if not self.standing.recorded and self._ledger.begun:
+            self.standing = self._recorded()
+        return self.standing
+
+    def context(self) -> Context:
+        """Return the context for new questions."""
+        context = (self.standing if self.standing.recorded else self.now()).context
+        if context.guarantee.terms.ends:
+            return context
+        rows_per_query = context.guarantee.rows_at(self._ledger.spent.intervals)
+        return context if rows_per_query == context.rows_per_query else replace(context, rows_per_query=rows_per_query)
+
+    def begin(self) -> None:
+        """Begin the ledger now instead of with the first answer. If it has begun already, its plan stands."""
+        if not self.standing.recorded:
+            self._ledger.begin(self.standing.plan.to_dict(), self._randomness.secret())
+            self.standing = self._recorded()
+
+    def begin_for(self, cost: Cost) -> None:
+        """Begin the ledger for a first answer of this cost. If somebody else was faster, their plan stands."""
+        mine = self.standing
+        mine.draws.expect(())
+        require_affordable(cost, mine.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
+        if self._ledger.begin(mine.plan.to_dict(), self._randomness.secret()):
+            self._join(mine.draws)  # another ledger may have used these draws since they were opened
+            self.standing = replace(mine, recorded=True)
+            return
+        theirs = self.standing = self._recorded()
+        if mine.plan.terms != theirs.plan.terms:
+            raise PlanConflict(
+                f"The ledger {self._ledger.location} was begun under another plan this moment: {theirs.plan.sentence}"
+                " Ask again, and the question is built for it.",
+                standing=theirs.plan.to_dict(),
+            )
+
+    def explore(self, rows: RowSource) -> None:
+        """Use these `rows` as the exploration part."""
+        self._beside = replace(self._beside, explored=lambda: rows)
+        self.standing = replace(self.standing, context=replace(self.standing.context, beside=self._beside))
+
+    def _recorded(self) -> Standing:
+        """Return the plan that the ledger records; refuse a request that contradicts it."""
+        location = self._ledger.location
+        plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
+        if (plan.unit, plan.terms.all_rows) != (self._schema.unit, len(self._rows)):  # other units
+            then = replace(self._schema, unit=plan.unit).units_of(plan.terms.all_rows)
+            again = "without unit=" if plan.unit is None else f"with unit={plan.unit!r}"
+            raise PlanConflict(
+                f"The ledger {location} was begun for {then}; opened like this, the same data are"
+                f" {self._schema.units_of(len(self._rows))}. Open them as they were then, {again}.",
+                standing=plan.to_dict(),
+            )
+        self._request.must_match(plan, location)
+        return self._under(plan, recorded=True)
+
+    def _under(self, plan: Plan, *, recorded: bool) -> Standing:
+        ledger, guarantee = self._ledger, plan.standing
+        draws = draws_under(self._rows, plan, ledger)
+        context = Context(
+            guarantee,
+            self._schema,
+            guarantee.rows_at(0),
+            self._beside,
+            so_far=lambda: NOTHING_SPENT if plan.terms.ends else ledger.spent,
+            dealt=draws.dealt,
+        )
+        self._join(draws)
+        return Standing(replace(plan, unit=self._schema.unit), context, draws, recorded)
+
+    def _join(self, draws: Draws) -> None:
+        """Refuse draws that another ledger has used, and tell this ledger where the prepared draws end."""
+        draws.join()
+        if draws.dealt:
+            self._ledger.reach = lambda: Reach(*draws.reach)
