@@ -45,7 +45,12 @@ ASKS, LOOKS = 100_000, (10_000, 50_000, 100_000)
 GROWTH = 1.1
 NUMBERS = ("value", "low", "high")
 PRELOAD = [
-    *("holdfast.session", "holdfast.ledger.sqlite", "holdfast.ledger.postgres", "holdfast.guarantees.posterior"),
+    *(
+        "holdfast.session.session",
+        "holdfast.ledger.sqlite",
+        "holdfast.ledger.postgres",
+        "holdfast.guarantees.posterior",
+    ),
     *("holdfast.guarantees.dp", "holdfast.guarantees.paper", "holdfast.guarantees.split", "randomgen", "sqlglot"),
 ]
 

@@ -61,9 +61,9 @@ from holdfast.service.client import AsyncRemoteSession as AsyncRemoteSession
 from holdfast.service.client import RemoteSession as RemoteSession
 from holdfast.service.client import connect as connect
 from holdfast.service.client import connect_async as connect_async
-from holdfast.session import Session as Session
 from holdfast.session.parts import hold_back as hold_back
 from holdfast.session.planning import plan as plan
+from holdfast.session.session import Session as Session
 
 __version__: str
 open = _open_rows

@@ -13,7 +13,7 @@ from holdfast.lab.contenders import MechanismOracle, Reply, converse
 from holdfast.mechanisms.coins import Coins
 from holdfast.queries.python_function import from_function
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ROWS, QUERIES = 120, 22
 

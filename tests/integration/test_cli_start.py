@@ -10,7 +10,7 @@ import pytest
 import holdfast as hf
 
 HEAVY = ("scipy", "polars", "sqlglot", "sqlalchemy", "matplotlib", "sklearn", "fastapi", "starlette", "httpx", "pandas")
-HEAVY += ("rich", "holdfast.session", "holdfast.rows")
+HEAVY += ("rich", "holdfast.session.session", "holdfast.rows")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,6 @@ def test_the_budget_needs_none_of_the_heavy_ones(asked: Path) -> None:
 
 def test_what_is_looked_for_is_found(asked: Path) -> None:
     found = imported("ask", str(asked), "x > 800")
-    assert {"sqlglot", "polars", "holdfast.session"} <= found  # an expression is parsed, rows are read
+    assert {"sqlglot", "polars", "holdfast.session.session"} <= found  # an expression is parsed, rows are read
     assert found.isdisjoint({"scipy", "sqlalchemy", "matplotlib", "sklearn", "fastapi", "starlette", "httpx", "pandas"})
     assert "rich" not in found

@@ -22,7 +22,7 @@ from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing, sorting
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
-from holdfast.session import Session
+from holdfast.session.session import Session
 from killed import NEVER, Ended, Forks
 from ledger_writer import environment
 
@@ -357,7 +357,7 @@ import os
 from holdfast.ledger import ledger
 from holdfast.rows.decks.deck import Cards
 from holdfast.rows.decks.deck import UsedFile
-from holdfast.session import Session
+from holdfast.session.session import Session
 from killed import count_events
 
 tallied = Cards.tallied

@@ -31,8 +31,8 @@ from holdfast.ledger.opening import forget_all
 from holdfast.mechanisms.cells import Cells, Grid
 from holdfast.queries.guess import Guess
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
 from holdfast.session.answering import Answering, Unwritten
+from holdfast.session.session import Session
 from ledger_writer import environment
 
 ROWS = 4_000

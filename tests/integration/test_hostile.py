@@ -13,7 +13,7 @@ from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 from serving import Running, settings, table
 
 ROWS = 2_000

@@ -15,7 +15,7 @@ import pytest
 from counting_rows import CountingRows
 from holdfast.errors import BudgetExhausted, EvaluationFailed, LedgerUnavailable
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 from ledger_writer import environment
 
 ROWS, QUERIES, THREADS = 2_000, 100, 20

@@ -22,7 +22,7 @@ from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, Pla
 from holdfast.ledger import Cost
 from holdfast.rows import draws
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 from serving import Running, settings
 
 ROWS, QUERIES = 4_000, 8

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.session import Session
+from holdfast.session.session import Session
 from ledger_writer import environment
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import check_receipt
 from holdfast.rows.draws import permuted_block
-from holdfast.session import Session
+from holdfast.session.session import Session
 from ledger_writer import environment
 
 PROCESSES, THREADS = 2, 4

@@ -29,7 +29,7 @@ from holdfast.questions.verbs import verb
 from holdfast.service.client import AsyncRemoteSession, RemoteSession, connect, connect_async
 from holdfast.service.forms import OF_UNITS
 from holdfast.service.mcp import Tools
-from holdfast.session import Session
+from holdfast.session.session import Session
 from serving import Running, settings
 from toys import added
 

@@ -18,7 +18,7 @@ from holdfast.questions.answer import Answer, AnyAnswer, record_of
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 

@@ -28,7 +28,7 @@ from holdfast.questions.moments import (
     variance_of,
 )
 from holdfast.questions.stages import Found, Stages
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 SLACK = 1e-8
 Interval = tuple[float, float]

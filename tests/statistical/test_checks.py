@@ -25,7 +25,7 @@ from holdfast.guarantees.terms import Goal
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
 from holdfast.rows.draws import AllRows
-from holdfast.session import Session
+from holdfast.session.session import Session
 from worlds import Sampled, breaks_promise, fair_coins, feature, majority
 
 WORLDS, ROWS, FEATURES, BETA = (60 if QUICK else 200), 1_000, 2_000, 0.05

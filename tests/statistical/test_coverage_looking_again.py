@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
-from holdfast.session import Session
+from holdfast.session.session import Session
 from worlds import Asked, Sampled, breaks_promise, misses
 
 WORLDS, LOOKS, COINS, ROWS = 200, 50, 20, 20_000

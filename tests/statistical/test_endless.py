@@ -23,8 +23,8 @@ from numpy.random import Generator
 
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.statistic import OneShare, Tally
-from holdfast.session import Session
 from holdfast.session.planning import plan
+from holdfast.session.session import Session
 from worlds import Analyst, Asked, breaks_promise, misses
 
 pytestmark = pytest.mark.slow

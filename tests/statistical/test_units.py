@@ -20,7 +20,7 @@ import pytest
 from numpy.random import Generator
 from scipy.stats import binom
 
-from holdfast.session import Session
+from holdfast.session.session import Session
 from worlds import Analyst, Asked, attack, breaks_promise, fair_coins, misses
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from holdfast.questions.answer import Answer
 from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Schema
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 FALSE_ALARM = 1e-6
 COMPLETE = ("x", "e")  # numbers of `one_of_everything` that are never missing

@@ -29,8 +29,8 @@ from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
-from holdfast.session import Session
 from holdfast.session.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
+from holdfast.session.session import Session
 
 PART = 0.1  # share of the failure probability for scores if some rows answer confusion: it costs scores 2.3 nats
 

@@ -20,9 +20,9 @@ from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
-from holdfast.session import Session
 from holdfast.session.beside import CONFUSION, SEALED
 from holdfast.session.planning import plan
+from holdfast.session.session import Session
 
 ANSWERS = 80  # planned for the rows set aside: enough for twenty submissions; after that, margins widen
 

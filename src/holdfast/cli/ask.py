@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.questions.batch import Verdict
     from holdfast.questions.kind import Kind
     from holdfast.questions.options import Option
-    from holdfast.session import Session
+    from holdfast.session.session import Session
 
 QUESTION = "Options of the question"
 

@@ -61,7 +61,8 @@ def open(
     """
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
-    from holdfast.session.beside import declare, ledger_beside
+    from holdfast.session.beside import ledger_beside
+    from holdfast.session.declared import declare
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
@@ -168,8 +169,8 @@ def deck(
     from holdfast.ledger import Cost, exists
     from holdfast.rows.decks.cards import cards_taken
     from holdfast.rows.decks.deck import Deck, is_deck
-    from holdfast.session import Session
     from holdfast.session.beside import ledger_beside
+    from holdfast.session.session import Session
 
     if not is_deck(Path(deck)):
         raise InvalidArgument(f"deck must be a deck that `holdfast deal` made; got {deck!r}.", name="deck")

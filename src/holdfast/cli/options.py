@@ -10,7 +10,7 @@ from holdfast.cli.command import Argument, Flag, spread
 from holdfast.cli.messages import PLAN_FLAGS, in_flags, noting_warnings
 
 if TYPE_CHECKING:
-    from holdfast.session import Session
+    from holdfast.session.session import Session
 
 
 def plan_option(help: str) -> Any:
@@ -90,7 +90,7 @@ def open_session(
     data: str, plan: Mapping[str, Any], *, ledger: str | None, analyst: str | None = None, unit: str | None = None
 ) -> "Session":
     """Open data under the plan whose options a command received."""
-    from holdfast.session import Session
+    from holdfast.session.session import Session
 
     with in_flags(PLAN_FLAGS):
         return Session(data, **session_plan(**plan), ledger=ledger, analyst=analyst, unit=unit)

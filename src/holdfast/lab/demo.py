@@ -27,8 +27,8 @@ from holdfast.lab import demo_checks, populations
 from holdfast.lab.populations import signal
 from holdfast.questions.answer import Answer
 from holdfast.rows.open import open_rows
-from holdfast.session import Session
 from holdfast.session.planning import plan
+from holdfast.session.session import Session
 
 ROWS, QUESTIONS, TOUR = 1_000_000, 10_000, 100  # TOUR: questions planned in addition to the discovery's
 FLIP_ROWS, FLIPS = 100_000, 1_000

@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.questions.check import CheckAnswer
-from holdfast.session import Session
 from holdfast.session.parts import hold_back
+from holdfast.session.session import Session
 
 ROWS, SIGNALS, LOOKS = 20_000, 1_000, 5
 WORD = 8  # signals per column: few enough that a column does not identify rows

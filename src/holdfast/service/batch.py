@@ -20,7 +20,7 @@ from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, AskIn, QuestionModels
 from holdfast.service.tokens import Token
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 
 class BatchService:

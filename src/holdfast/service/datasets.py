@@ -31,7 +31,7 @@ from holdfast.service.database import DatabaseWitness, TokenDatabase, read, regi
 from holdfast.service.errors import naming
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 MOST_STANDINGS = 1_000  # the most improvements, and the most other submissions, that are shown
 MOST_SESSIONS = 1_000  # analysts whose sessions are kept in memory

@@ -48,8 +48,8 @@ from holdfast.service.client import RemoteSession
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
-from holdfast.session import Session
 from holdfast.session.planning import plan as make_plan
+from holdfast.session.session import Session
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.ask import Gone

@@ -23,8 +23,8 @@ from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.rows.source import RowSource, Table
-from holdfast.session import Session
 from holdfast.session.beside import EXPLORE, HELD, ledger_beside, witnesses_beside
+from holdfast.session.session import Session
 
 LEAST = 20  # fewest rows of an exploration part that can show whether a column names the rows
 

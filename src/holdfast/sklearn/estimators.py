@@ -29,8 +29,8 @@ from holdfast.optimize.fit import AUTO, LOOKS
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
 from holdfast.queries.node import identifier, literal_text
 from holdfast.questions.answer import Answer
-from holdfast.session import Session
 from holdfast.session.planning import plan
+from holdfast.session.session import Session
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]

@@ -40,7 +40,7 @@ from holdfast.questions.check import ERRORS, CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.mean import GroupsAnswer
 from holdfast.questions.submit import SubmitAnswer, metric_of
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)

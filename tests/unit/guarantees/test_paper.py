@@ -9,8 +9,8 @@ from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.statistic import GroupMean, NoisyMeans, OneShare, Tally
 from holdfast.mechanisms import MECHANISMS
 from holdfast.optimize.losses import Squared
-from holdfast.session import Session
 from holdfast.session.planning import plan
+from holdfast.session.session import Session
 from planned import planned
 
 

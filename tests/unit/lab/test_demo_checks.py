@@ -14,7 +14,7 @@ from holdfast.lab import demo_checks
 from holdfast.lab.demo_checks import LOOKS, TRUTH, SecondAct, Votes, agreement, play, table, to_json
 from holdfast.lab.plots import second_act_picture
 from holdfast.rows.open import open_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ROWS, SIGNALS = 4_000, 400
 

@@ -22,7 +22,7 @@ from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.drawn import Drawn
 from holdfast.ledger.places import Held, Stock
 from holdfast.ledger.store import APART, Place, Reach, Transaction
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ONE = Cost(10, 1)
 FAR = Reach(10**9, 10**9)

@@ -18,7 +18,7 @@ from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.mean import MEAN, AskMean, GroupsAnswer
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ROWS = 6_000
 COMPLETE = ("g", "x", "b")

@@ -13,7 +13,7 @@ from holdfast.errors import LedgerDamaged
 from holdfast.questions import KINDS
 from holdfast.questions.answer import record_of
 from holdfast.questions.history import SCHEMA, answer_from, history_frame
-from holdfast.session import Session
+from holdfast.session.session import Session
 from planned import planned
 
 

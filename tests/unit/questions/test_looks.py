@@ -10,7 +10,7 @@ from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.statistic import Tally
 from holdfast.questions.batch import Questions
 from holdfast.questions.stages import FIRST_LOOK
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ROWS = 100_000
 

@@ -11,8 +11,8 @@ import holdfast as hf
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import Answered, Spent
 from holdfast.questions.price import Budget, Price
-from holdfast.session import Session
 from holdfast.session.planning import plan
+from holdfast.session.session import Session
 from planned import planned
 
 

@@ -13,7 +13,7 @@ from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, Inv
 from holdfast.ledger import Spent
 from holdfast.questions.question import LONGEST_QUESTION
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ROWS = 20_000
 NAN, INF = float("nan"), float("inf")

@@ -23,7 +23,7 @@ from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Context, Drawing
 from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
 from holdfast.rows.draws import AllRows
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 RNG = np.random.default_rng(1)
 DATA = {"x": RNG.random(3_000), "y": RNG.random(3_000), "gaps": np.where(RNG.random(3_000) < 0.2, np.nan, 0.5)}

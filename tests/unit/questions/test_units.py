@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanConflict
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 PATIENTS = 3_000
 

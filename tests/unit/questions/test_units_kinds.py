@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import HoldfastError, InvalidArgument, PlanConflict
 from holdfast.questions import KINDS
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 UNITS = 30_000
 

@@ -11,7 +11,7 @@ from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import LedgerView, RowSource, Taken
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 ROWS, CARDS = 1_000, 250
 

@@ -60,7 +60,7 @@ def test_a_bug_shows_its_whole_way(session: hf.Session, monkeypatch: pytest.Monk
     def broken(*args: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("holdfast.session.kind_named", broken)
+    monkeypatch.setattr("holdfast.session.session.kind_named", broken)
     with pytest.raises(ZeroDivisionError) as bug:
         session.ask("x > 3")
     assert [frame.name for frame in extract_tb(bug.value.__traceback__)][-2:] == ["ask", "broken"]
@@ -80,7 +80,7 @@ def test_a_bug_before_a_refusal_is_not_hidden_by_it(
 
     if full:
         monkeypatch.setenv(FULL_TRACEBACKS, "1")
-    monkeypatch.setattr("holdfast.session.kind_named", broken)
+    monkeypatch.setattr("holdfast.session.session.kind_named", broken)
     with pytest.raises(hf.LedgerUnavailable) as refused:
         session.ask("x > 3")
     shown = "".join(format_exception(refused.value))

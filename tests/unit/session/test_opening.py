@@ -22,7 +22,7 @@ from holdfast.guarantees.plan import VacuousPlan
 from holdfast.ledger import open_ledger
 from holdfast.questions.kind import Kind
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 
 NAN = float("nan")
 PLANS: dict[str, dict[str, Any]] = {

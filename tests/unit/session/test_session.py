@@ -19,7 +19,7 @@ from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.mean import GroupsAnswer
 from holdfast.rows.memory import memory_rows
-from holdfast.session import Session
+from holdfast.session.session import Session
 from ledger_writer import environment
 from pairwise import pairwise
 

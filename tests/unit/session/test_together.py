@@ -11,8 +11,8 @@ import holdfast as hf
 from holdfast.errors import EvaluationFailed
 from holdfast.ledger import Ledger
 from holdfast.questions.answer import AnyAnswer
-from holdfast.session import Session
 from holdfast.session.answering import Answering, Unwritten
+from holdfast.session.session import Session
 
 
 @pytest.fixture

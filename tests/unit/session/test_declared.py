@@ -14,7 +14,7 @@ from holdfast.cli.messages import spell
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import error_payload
-from holdfast.session.beside import Declarations, beside
+from holdfast.session.declared import Declarations, beside
 
 FLIGHTS = {
     "dep_delay": np.linspace(-60.0, 600.0, 2_000),
