@@ -13,7 +13,7 @@ No rows are needed for this, so nothing here imports code that reads them.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast import notebook
 from holdfast.errors import BudgetExhausted
@@ -22,7 +22,9 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.questions.answer import write_end, write_rows
-from holdfast.questions.question import Question, Widths
+
+if TYPE_CHECKING:
+    from holdfast.questions.question import Question, Widths
 
 MORE = 100  # ordinary answers: how far a price looks ahead
 
@@ -65,7 +67,7 @@ def write_answers(count: int) -> str:
     return f"{count:,} answer" + ("" if count == 1 else "s")
 
 
-def _in_words(widths: Widths) -> str:
+def _in_words(widths: "Widths") -> str:
     """Say how wide a group will be, by its share of the rows.
 
     If the first share is 1, the group is the rows in which a value is not missing.
@@ -120,10 +122,12 @@ class Price:
     affordable: bool
     cheaper: str | None = None
     later: tuple[float, float] | None = None
-    widths: Widths = ()
+    widths: "Widths" = ()
 
     @classmethod
-    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, answered: Answered, *, cached: bool) -> "Price":
+    def of(
+        cls, question: "Question", guarantee: Guarantee, spent: Spent, answered: Answered, *, cached: bool
+    ) -> "Price":
         """Return the price of a question.
 
         Parameters
