@@ -14,8 +14,8 @@ from math import exp, log, prod
 
 import numpy as np
 import pytest
-from tests.examples import QUICK
 
+from examples import QUICK
 from holdfast.guarantees.ladder import COMPARED, ROWS, UNITS, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.mathematics.concentration import kl_lower, kl_range
