@@ -26,7 +26,7 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import Answered, Goal, Spent, Terms
 
 ENDLESS = 2**31  # checks: more than anybody will ask
 OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
@@ -66,9 +66,10 @@ class ChecksSoFar(NamedTuple):
     under_way: int = 0
 
     @classmethod
-    def by(cls, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> "ChecksSoFar":
-        """Read it off the total cost of the entries in a ledger."""
-        return cls(intervals, charge % _GROUP, charge // _GROUP, failed, under_way)
+    def by(cls, answered: Answered) -> "ChecksSoFar":
+        """Read it off what a ledger's entries cost in all."""
+        groups, wrong = divmod(answered.charge, _GROUP)
+        return cls(answered.intervals, wrong, groups, answered.failed, answered.under_way)
 
     @property
     def nats(self) -> float:
@@ -118,9 +119,9 @@ class Checks(Guarantee):
         """Return charge and intervals of a check; a guess at a group may be wrong in one more way: too few rows."""
         return (1 + _GROUP if group else 1) if wrong else 0, 1
 
-    def so_far(self, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> ChecksSoFar:
-        """Return what checks with this total cost have revealed, if others `failed` or are `under_way`."""
-        return ChecksSoFar.by(charge, intervals, failed, under_way)
+    def so_far(self, answered: Answered) -> ChecksSoFar:
+        """Return what the checks that were `answered`, and those that were not, have revealed."""
+        return ChecksSoFar.by(answered)
 
     # -- what may be believed ---------------------------------------------------------------------------------------
 
@@ -176,9 +177,9 @@ class Checks(Guarantee):
         cell = Cell((), min(draws, rows), rows, HOLDS)
         return self.certify(cell, (0.5, 0.5), so_far, so_far.checks + 1)[1] - 0.5
 
-    def outlook(self, spent: tuple[int, int], so_far: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and after more wrong guesses."""
-        now = self.so_far(*so_far)
+        now = self.so_far(answered)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
         return tuple((more, self.width(then)) for more, then in later)
 

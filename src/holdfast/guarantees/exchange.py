@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
-from holdfast.guarantees.terms import Goal
+from holdfast.guarantees.terms import NOTHING, Answered, Goal, Spent
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 KEPT = (exchange.HALF, 0.1)  # values of rho; the second is tried only with few rows
@@ -148,17 +148,17 @@ class Exchange(CoinGuarantee):
         planned = self._charge <= self.terms.charge and self._last <= self.terms.statements
         return self.terms.margin if planned and draws == self.terms.rows_per_query else self._margin(draws)
 
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
         """The margin of an ordinary answer now, and after more of them; nothing if answers run out instead."""
         if self.terms.ends:
             return ()
-        return tuple((more, self.margin_after(more, *spent)) for more in OUTLOOK)
+        return tuple((more, self.margin_after(more, spent)) for more in OUTLOOK)
 
-    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after `more` others; `charge` and `intervals` were spent before."""
-        statement = intervals + more + 1
-        drawn = charge + self.terms.drawn_by(intervals + 1, statement)
-        return self.at(drawn, intervals + more).margin(self.terms.rows_at(statement))
+    def margin_after(self, more: int, spent: Spent = NOTHING) -> float:
+        """At its place, if all others draw as the schedule says."""
+        statement = spent.intervals + more + 1
+        drawn = spent.charge + self.terms.drawn_by(spent.intervals + 1, statement)
+        return self.at(drawn, statement - 1).margin(self.terms.rows_at(statement))
 
     # -- what may be believed ------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, SingleFlips, Statistic, Tally, clip
-from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms
+from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Answered, Goal, Spent, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
 MOST_AT_ONCE = 1_000  # outcomes of one draw
@@ -183,23 +183,14 @@ class Guarantee(ABC):
 
     # -- what is promised -----------------------------------------------------------------------------------------
 
-    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer later on.
-
-        Parameters
-        ----------
-        more
-            How many ordinary answers come before it.
-        charge, intervals
-            What was spent before.
-        """
+    def margin_after(self, more: int, spent: Spent = NOTHING) -> float:
+        """Return the margin of an ordinary answer after `more` others, if this was `spent` before them."""
         return self.terms.margin
 
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
         """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
 
-        Both arguments begin with charge and intervals: `spent` by all questions begun, `answered` by answers given. The
-        others of `answered` are how many intervals failed, being of questions that gave no answer, and are under way.
+        All questions begun have `spent` this, those that were `answered` that.
         """
         return ()
 
@@ -386,35 +377,30 @@ class AnswerGuarantee(Guarantee):
     def _margin(self, draws: int) -> float:
         raise NotImplementedError  # flexible guarantees implement it
 
-    def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """Return the fewest draws with at most this margin, or None if no number of draws is enough.
+    def draws_for(self, margin: float, spent: Spent = NOTHING) -> int | None:
+        """Return the fewest draws of a share with at most this `margin`, or None if no number of draws is enough.
 
-        Parameters
-        ----------
-        margin
-            The margin of a share.
-        charge, intervals
-            What was spent before.
+        `spent` is what all questions before it took.
         """
         self.require_flexible()
-        best = self._best_draws(charge, intervals)
-        if self._margin_from(best, charge, intervals) > margin:
+        best = self._best_draws(spent)
+        if self._margin_from(best, spent) > margin:
             return None
-        return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
+        return fewest(lambda draws: self._margin_from(draws, spent) <= margin, low=1, high=best)
 
-    def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin of one answer, from any number of draws; `charge` and `intervals` were spent."""
-        return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
+    def best_margin(self, spent: Spent = NOTHING) -> float:
+        """Return the smallest margin of one answer, from any number of draws, after this was `spent`."""
+        return self._margin_from(self._best_draws(spent), spent)
 
-    def _best_draws(self, charge: int, intervals: int) -> int:
+    def _best_draws(self, spent: Spent) -> int:
         """Return the best number of draws: in a session that goes on, more of them widen the step to the population."""
         if self.terms.ends:
             return MOST_DRAWS
         tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
-        return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
+        return min(tried, key=lambda draws: self._margin_from(draws, spent))
 
-    def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
-        standing = self if self.terms.ends else self.at(charge + draws, intervals)
+    def _margin_from(self, draws: int, spent: Spent) -> float:
+        standing = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
         return standing._margin(draws)
 
     # -- what mechanisms read -------------------------------------------------------------------------------------

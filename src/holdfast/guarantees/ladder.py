@@ -22,7 +22,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import Answered, Goal, Spent, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody will send
 LARGEST = 2**62  # what a ledger can count
@@ -173,12 +173,12 @@ class Ladder(Guarantee):
         cells = self.terms.cells
         return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # steps up take at most two nats per cell
 
-    def so_far(self, charge: int, intervals: int, failed: int = 0, under_way: int = 0) -> SubmissionsSoFar:
-        """Read what was revealed off the total cost of the entries in a ledger."""
+    def so_far(self, answered: Answered) -> SubmissionsSoFar:
+        """Read what was revealed off what the entries of a ledger cost in all (`answered`)."""
         unit, improvement = self._places
-        improvements, rest = divmod(charge, improvement)
+        improvements, rest = divmod(answered.charge, improvement)
         units, best = divmod(rest, unit)
-        return SubmissionsSoFar(intervals, improvements, best, units, failed, under_way)
+        return SubmissionsSoFar(answered.intervals, improvements, best, units, answered.failed, answered.under_way)
 
     def charge_of(self, before: SubmissionsSoFar, after: SubmissionsSoFar) -> int:
         """Return the charge of a submission between these two states: nothing, unless it improved."""
@@ -264,9 +264,9 @@ class Ladder(Guarantee):
         middle = max(1, self.terms.cells // 2)
         return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
-    def outlook(self, spent: tuple[int, int], answered: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
         """Return how wide the next interval is now, and after more improvements of one cell each."""
-        now = self.so_far(*answered)
+        now = self.so_far(answered)
         later = []
         for more in OUTLOOK:
             then = now

@@ -8,13 +8,49 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from math import ceil, isfinite
 from types import UnionType
-from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from holdfast.errors import PlanConflict
 
 NO_CAP = 2**62  # the most a ledger can count: the only limit of a session that goes on
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 OfTerms = TypeVar("OfTerms", bound="Terms")
+
+
+class Spent(Protocol):
+    """What questions have taken so far, as a ledger counts it."""
+
+    @property
+    def charge(self) -> int:
+        """In the guarantee's own units."""
+
+    @property
+    def intervals(self) -> int:
+        """Statements about the population."""
+
+
+class Answered(Spent, Protocol):
+    """What the questions that were answered took, and how many intervals the others did."""
+
+    @property
+    def failed(self) -> int:
+        """Of questions that gave no answer."""
+
+    @property
+    def under_way(self) -> int:
+        """Of questions that may still give one."""
+
+
+class Taken(NamedTuple):
+    """Such amounts, where no ledger has counted them."""
+
+    charge: int = 0
+    intervals: int = 0
+    failed: int = 0
+    under_way: int = 0
+
+
+NOTHING = Taken()
 
 
 @dataclass(frozen=True)

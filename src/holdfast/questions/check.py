@@ -187,7 +187,7 @@ def check(
 
     def finish(number: int, drawn: Result, answered: Answered) -> tuple[Result, Cost]:
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
-        so_far = guarantee.so_far(answered.charge, answered.intervals, answered.failed, answered.under_way)
+        so_far = guarantee.so_far(answered)
         two = isinstance(guessed, DifferenceGuess)
         found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)

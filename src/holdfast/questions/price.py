@@ -142,9 +142,9 @@ class Price:
         terms, cost = guarantee.terms, question.cost
         later = None
         if guarantee.only_kind is None and not terms.ends and not cached:
-            without = guarantee.margin_after(MORE, spent.charge, spent.intervals)
-            after = spent.charge + cost.charge, spent.intervals + cost.intervals
-            with_it = guarantee.margin_after(MORE, *after)
+            without = guarantee.margin_after(MORE, spent)
+            after = replace(spent, charge=spent.charge + cost.charge, intervals=spent.intervals + cost.intervals)
+            with_it = guarantee.margin_after(MORE, after)
             later = (without, with_it) if with_it != without else None  # equal for a check on rows of its own
         return cls(
             question=question.text,
@@ -256,14 +256,13 @@ class Budget:
             The cost of the answers given so far.
         """
         terms = guarantee.terms
-        given = answered.charge, answered.intervals, answered.failed, answered.under_way
-        outlook = guarantee.outlook((spent.charge, spent.intervals), given)
+        outlook = guarantee.outlook(spent, answered)
         margin = outlook[0][1] if outlook else terms.margin
         planned = terms.statements > 0 and guarantee.only_kind is None
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
         beside = guarantee.checks if guarantee.only_kind is None else None
-        checks = () if beside is None else beside.outlook((0, 0), given)
+        checks = () if beside is None else beside.outlook(spent, answered)
         return cls(left, total, spent.answers, margin, outlook, guarantee.only_kind, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:

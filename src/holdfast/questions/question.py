@@ -366,9 +366,9 @@ class Context:
                 f"margin must be below the range of {high - low:g}; got {margin:g}.{way}", name="margin"
             )
         spent = self.so_far()
-        draws = self.answering.draws_for(share, spent.charge, spent.intervals)
+        draws = self.answering.draws_for(share, spent)
         if draws is None:
-            best = (high - low) * self.answering.best_margin(spent.charge, spent.intervals)
+            best = (high - low) * self.answering.best_margin(spent)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
                 f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer; a rare share"

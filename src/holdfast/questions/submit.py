@@ -204,7 +204,7 @@ def submit(
         return {"cell": released.cell, "best": {"seq": best.seq, "cell": best.cell, "apart": sums}}
 
     def so_far_of(answered: Answered) -> SubmissionsSoFar:
-        return ladder.so_far(answered.charge, answered.intervals, answered.failed, answered.under_way)
+        return ladder.so_far(answered)
 
     def finish(number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:
         cell, so_far = result["cell"], so_far_of(answered)

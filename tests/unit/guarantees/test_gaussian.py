@@ -134,7 +134,7 @@ def test_a_scan_beside_coins_costs_what_as_many_coins_do():
     assert scans.sigma(each) == pytest.approx(1 / (2 * each**0.5))
     assert scans.terms.charge == coins.terms.charge
     assert scans.margin(each) < coins.margin(each) < 1.1 * scans.margin(each)
-    assert scans.margin(scans.draws_for(0.1, 0, 0)) <= 0.1 < scans.margin(scans.draws_for(0.1, 0, 0) - 1)
+    assert scans.margin(scans.draws_for(0.1)) <= 0.1 < scans.margin(scans.draws_for(0.1) - 1)
 
 
 def test_its_interval_is_the_noise_widened_by_the_step_of_coins():

@@ -108,7 +108,7 @@ def test_the_planned_number_of_rows_has_the_planned_margin(standing):
 def test_answers_that_cannot_vary_say_so(standing):
     if standing.flexible:
         return
-    for vary in (lambda: standing.margin(100), lambda: standing.draws_for(0.1, 0, 0)):
+    for vary in (lambda: standing.margin(100), lambda: standing.draws_for(0.1)):
         with pytest.raises(InvalidArgument, match="every answer reads the same number of rows"):
             vary()
 
@@ -132,11 +132,11 @@ def test_draws_for_a_margin_are_the_fewest(name):
     standing = planned(name, "coins").standing
     for factor in (0.9, 1.0, 2.0):
         margin = standing.terms.margin * factor
-        draws = standing.draws_for(margin, 0, 0)
+        draws = standing.draws_for(margin)
         assert draws is not None
         assert standing._margin(draws) <= margin < standing._margin(draws - 1)
-    assert standing.draws_for(1e-6, 0, 0) is None
-    assert standing.draws_for(1.0, 0, 0) == 1
+    assert standing.draws_for(1e-6) is None
+    assert standing.draws_for(1.0) == 1
 
 
 SMALL_PLANS = [
