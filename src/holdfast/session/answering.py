@@ -105,8 +105,8 @@ class Answering:
         randomness: Randomness,
         analyst: str | None,
     ) -> None:
-        self.ledger, self._rows, self._schema = ledger, rows, schema
-        self._randomness, self.analyst = randomness, analyst
+        self.ledger, self.analyst = ledger, analyst
+        self._schema, self._randomness = schema, randomness
         self.plan = StandingPlan(rows, schema, ledger, request, randomness)
         self.registered = Registered(ledger)
 
