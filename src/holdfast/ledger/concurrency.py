@@ -269,10 +269,7 @@ class Asking:
     is a plain attribute, so that no interrupt can come between.
     """
 
-    __slots__ = ("ended",)
-
-    def __init__(self) -> None:
-        self.ended = False
+    ended = False
 
 
 class _Turn:

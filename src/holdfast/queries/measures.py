@@ -72,14 +72,14 @@ class Measure(Composed):
         """Return each row's outcome; NaN outside the group."""
         return self._values(row_values[0], None if self.where is None else booleans(row_values[1]))
 
-    def _if_complete(self) -> str | None:
-        """Return the hint that declaring the column complete lowers the price, if a bare column is asked about."""
+    def _bare_column(self) -> str | None:
+        """Return the column, if all that is asked about is one whose values may be missing."""
         if self.where is not None or not self.value.nullable or len(self.value.columns) != 1:
             return None
         (name,) = self.value.columns
         if self.value.text not in (identifier(name), str(pl.col(name))):
             return None
-        return f"less, if {identifier(name)} is declared complete where the data are opened: its values may be missing"
+        return identifier(name)
 
     def _where_text(self) -> str:
         return "" if self.where is None else f" where {self.where.text}"
@@ -119,9 +119,9 @@ class Mean(Measure):
     where: RowFunction | None = None
 
     @cached_property
-    def cheaper(self) -> str | None:  # type: ignore[override]
-        """The hint to declare the column complete."""
-        return self._if_complete()
+    def incomplete(self) -> str | None:  # type: ignore[override]
+        """The column, if only rows that have a value in it count."""
+        return self._bare_column()
 
     @cached_property
     def statistic(self) -> Statistic:
@@ -152,7 +152,7 @@ class Mean(Measure):
 class Total(Mean):
     """What a number adds to a sum: nothing for rows without a value, or outside `where`. Its bounds include 0."""
 
-    cheaper = None  # missing values cost nothing here
+    incomplete = None  # missing values count as 0 here
 
     @cached_property
     def statistic(self) -> Statistic:
@@ -180,9 +180,9 @@ class AtMost(Measure):
     where: RowFunction | None = None
 
     @cached_property
-    def cheaper(self) -> str | None:  # type: ignore[override]
-        """The hint to declare the column complete."""
-        return self._if_complete()
+    def incomplete(self) -> str | None:  # type: ignore[override]
+        """The column, if only rows that have a value in it count."""
+        return self._bare_column()
 
     @cached_property
     def statistic(self) -> Statistic:

@@ -116,7 +116,7 @@ class Query(ABC):
     weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
     rows_per_unit: int | None = None  # least number of places in a unit, one of which a draw picks; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
-    cheaper: str | None = None  # what the admin or the caller can do to make the answer cost less
+    incomplete: str | None = None  # the bare column asked about, if its values may be missing: only present ones count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` takes instead of rows; empty: rows only
 
     @property

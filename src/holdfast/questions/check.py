@@ -1,6 +1,6 @@
 """Whether a guess holds on rows that are kept aside: a cell, and an interval for the population, but no value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import floor, inf, log, log10, sqrt
 from typing import Annotated, Any
@@ -18,8 +18,9 @@ from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.questions.kind import kind_of
+from holdfast.questions.mean import MEAN
 from holdfast.questions.options import About, Query, Real, RowsPerQuery, Text, Where, Whole, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 
@@ -197,10 +198,15 @@ def check(
             asked |= {"failed": so_far.failed, "under_way": so_far.under_way}
         return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
-    def margin_now(answered: Answered) -> float:
+    def forecast(answered: Answered) -> Forecast:
         rows = guessed.least_rows(guarantee.terms.rows)
         answer, _ = finish(answered.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, answered)
-        return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
+        return Forecast(float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"])))
+
+    def with_value(answer: CheckAnswer, ask: Callable[..., AnyAnswer]) -> CheckAnswer:
+        """If the guess does not hold, ask the rows that answer questions for the value."""
+        mean = {"query": query, "within": within, "where": where}
+        return answer if answer.holds else replace(answer, value=ask(MEAN, (), mean))
 
     cost = Cost(*guarantee.cost(wrong=True, group=guessed.group))
     facts = {"check": guessed.identity, "guess": guessed.guess, "margin": guessed.margin}
@@ -216,10 +222,8 @@ def check(
         work=RELEASE_WORK + draws * guessed.work,
         run=run,
         finish=finish,
-        margin=margin_now,
-        otherwise={"query": query, "within": within, "where": where}
-        if context.guarantee.only_kind is None and versus is None
-        else None,
+        forecast=forecast,
+        completed=with_value if context.guarantee.only_kind is None and versus is None else None,
     )
 
 

@@ -8,7 +8,6 @@ among its draws, so there are enough passes that three quarters of the draws sta
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import nan
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
@@ -16,7 +15,7 @@ import polars as pl
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
-from holdfast.ledger import Cost
+from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
 from holdfast.queries.measures import Mean, Sliced
@@ -50,7 +49,7 @@ from holdfast.questions.options import (
     Where,
     Within,
 )
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, identity_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, identity_of
 from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
 
 
@@ -191,8 +190,11 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
             lines.append({"group": list(group), **one.to_json(), "share_low": low, "share_high": high})
         return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
 
+    def forecast(_: Answered) -> Forecast:
+        saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
+        return Forecast(widths=context.group_widths(parts[0], draws), remarks=(saved if count > 1 else None,))
+
     how = "in one pass" if passes == 1 else f"in {passes} passes"
-    saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
     question = Question(
         kind=kind,
         text=grouped.text,
@@ -201,8 +203,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         rows_read=rows_read,
         run=run,
         work=len(parts) * (RELEASE_WORK + draws * grouped.work),
-        cheaper=saved if count > 1 else None,
-        widths=partial(context.group_widths, parts[0], draws),
+        forecast=forecast,
     )
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
 

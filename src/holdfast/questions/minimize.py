@@ -23,7 +23,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode
 from holdfast.schema import Schema
 
 SHOWN = 20  # coordinates in a printout
@@ -282,6 +282,7 @@ def minimize(
     identity = None
     if objective.identity is not None:
         identity = encode({"minimize": objective.identity} | fit.settings)
+    bound = None if search else (promise.likely if promise.likely is not None else promise.expected)
     where = fit.descent.domain.text if search is None else "in a ball found on the way"
     return Question(
         kind=MINIMIZE.name,
@@ -291,7 +292,7 @@ def minimize(
         rows_read=rows_read,
         work=(fit.steps + len(prices)) * RELEASE_WORK + rows_read * objective.work,
         run=run,
-        excess_bound=None if search else (promise.likely if promise.likely is not None else promise.expected),
+        forecast=lambda _: Forecast(excess_bound=bound),
     )
 
 

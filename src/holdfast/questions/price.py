@@ -139,7 +139,7 @@ class Price:
         cached
             Whether it was asked before.
         """
-        terms, cost = guarantee.terms, question.cost
+        terms, cost, forecast = guarantee.terms, question.cost, question.forecast(answered)
         later = None
         if guarantee.only_kind is None and not terms.ends and not cached:
             without = guarantee.margin_after(MORE, spent)
@@ -150,13 +150,13 @@ class Price:
             question=question.text,
             answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),
             rows_read=0 if cached else question.rows_read,
-            margin=question.margin(answered),
-            excess_bound=question.excess_bound,
+            margin=forecast.margin,
+            excess_bound=forecast.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),
-            cheaper=None if cached else "; ".join(filter(None, (question.cheaper, question.hint()))) or None,
+            cheaper=None if cached else "; ".join(filter(None, forecast.remarks)) or None,
             later=later,
-            widths=() if cached or question.widths is None else question.widths(),
+            widths=() if cached else forecast.widths,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, Where, Whole, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, if_complete
 
 STEPS = 10
 MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about this many
@@ -79,7 +79,7 @@ def quantile(
         rows_read=steps * rows_read,
         work=steps * (RELEASE_WORK + rows_read * at_most.work),
         run=run,
-        cheaper=at_most.cheaper,
+        forecast=lambda _: Forecast(remarks=(if_complete(at_most),)),
     )
 
 

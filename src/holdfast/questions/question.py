@@ -5,7 +5,7 @@ equal when two people ask the same thing. Running it touches rows only through a
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,8 @@ MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 
 Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
+
+Completed = Callable[[Any, Callable[..., Any]], Any]  # takes the answer, and a function that asks: `Answering.ask`
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 _quoted = json.encoder.encode_basestring  # writes one text as JSON: an identity needs no full encoder
@@ -101,8 +103,30 @@ class Drawing:
         return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
 
 
-def no_margin(_: Answered) -> None:
-    """Return None: the margin of an answer is not known beforehand."""
+@dataclass(frozen=True)
+class Forecast:
+    """What is known of an answer beforehand, besides its cost: the rest of a price.
+
+    `margin` is that of the answer, if one number can say it; `excess_bound` is that of a fit; `widths` are margins of
+    groups. `remarks` say what would make it cost less or be narrower, or what else there is to know.
+    """
+
+    margin: float | None = None
+    excess_bound: float | None = None
+    widths: Widths = ()
+    remarks: tuple[str | None, ...] = ()
+
+
+def no_forecast(_: Answered) -> Forecast:
+    """Return that nothing is known beforehand."""
+    return Forecast()
+
+
+def if_complete(query: Query) -> str | None:
+    """Return the remark that declaring its column complete would lower the price, if it is incomplete."""
+    if query.incomplete is None:
+        return None
+    return f"less, if {query.incomplete} is declared complete where the data are opened: its values may be missing"
 
 
 def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
@@ -124,17 +148,13 @@ class Question:
     cost: Cost
     rows_read: int
     run: Callable[[Drawing], Result]
-    margin: Callable[[Answered], float | None] = no_margin  # computed only for a price: see `Context.margin`
-    excess_bound: float | None = None  # of a fit
+    forecast: Callable[[Answered], Forecast] = no_forecast  # computed only for a price, from all answers so far
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # the terms it was built under
-    cheaper: str | None = None  # what would make it cost less
-    hint: Callable[[], str | None] = lambda: None  # what else a price says; computed only for a price
     finish: Callable[[int, Result, Answered], tuple[Result, Cost]] | None = None  # runs in the commit: see `Drawn`
     whole: bool = False  # for data with units: whether the text says how much each counts; else all count equally
-    widths: Callable[[], Widths] | None = None  # margins of groups; computed only for a price
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, from this one's result
-    otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
+    completed: Completed | None = None  # returns its answer with what else is then asked for it
     usual: str | None = None  # its identity with the usual number of rows: an answer from no fewer rows will do
 
     def __post_init__(self) -> None:
@@ -280,16 +300,20 @@ class Context:
             cost,
             rows_read,
             run,
-            no_margin if scale is None else partial(self.margin, query, draws, scale),
+            partial(self.forecast, query, draws, scale, hint),
             usual=usual,
             work=RELEASE_WORK + rows_read * query.work,
-            cheaper=query.cheaper,
-            hint=hint,
             whole=query.speaks_of_units,
-            widths=partial(self.group_widths, query, draws),
         )
 
-    def margin(self, query: Query, draws: int, scale: float, _: Answered) -> float | None:
+    def forecast(
+        self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
+    ) -> Forecast:
+        """Return the forecast of an answer from one release of this many `draws`; `scale`, `hint`: as `question`."""
+        margin = None if scale is None else self.margin(query, draws, scale)
+        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), hint()))
+
+    def margin(self, query: Query, draws: int, scale: float) -> float | None:
         """Return the margin of an answer from this many `draws`, `scale` times that of the query.
 
         A group has no margin here: it depends on the data.
@@ -326,7 +350,7 @@ class Context:
         if not isinstance(statistic, GroupMean):
             return ()
         standing = self.standing(self.price(query, draws)[0]).answering()
-        shares = SHOWN_SHARES if query.cheaper is None else SHOWN_PRESENT
+        shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
         found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
         return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 

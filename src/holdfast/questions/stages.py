@@ -31,7 +31,7 @@ from holdfast.ledger import Cost
 from holdfast.queries.measures import Measured, Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
 from holdfast.questions.answer import Interval
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, identity_of
 
 Found = tuple[float, Interval]  # an estimate, and its interval
 
@@ -134,7 +134,9 @@ class PlannedStages(Stages):
         cost, rows_read, work = self.price(context)
         own = identity_of(Quadratic(self.measures, FIRST), None if self.draws == context.rows_per_query else self.draws)
         identity = None if own is None else encode({"kind": kind, "of": own, "text": text})
-        return Question(kind, text, identity, cost, rows_read, run, work=work, hint=lambda: hint(cost))
+        return Question(
+            kind, text, identity, cost, rows_read, run, work=work, forecast=lambda _: Forecast(remarks=(hint(cost),))
+        )
 
 
 @dataclass
@@ -302,7 +304,7 @@ def _look(
         rows_read,
         run,
         work=RELEASE_WORK + rows_read * query.work,
-        cheaper=f"look {number} of at most {looks}, each with twice the draws",
+        forecast=lambda _: Forecast(remarks=(f"look {number} of at most {looks}, each with twice the draws",)),
         whole=query.speaks_of_units,
         after=after,
     )

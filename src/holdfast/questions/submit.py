@@ -30,7 +30,7 @@ from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, est
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table, require_listed
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result
 
 LONGEST_NAME = 100  # characters
 NOT_COMPARED = (
@@ -219,8 +219,8 @@ def submit(
         ahead = _ahead(ladder, metric, answer, so_far, result.get("best")) if charge > 0 else None
         return answer | scored | {"bounds": list(metric.bounds), "ahead": ahead}, Cost(charge, 1)
 
-    def margin(answered: Answered) -> float:
-        return terms.scale * ladder.width(so_far_of(answered))
+    def forecast(answered: Answered) -> Forecast:
+        return Forecast(terms.scale * ladder.width(so_far_of(answered)))
 
     return Question(
         kind=SUBMIT.name,
@@ -231,7 +231,7 @@ def submit(
         work=RELEASE_WORK + ids.len(),
         run=run,
         finish=finish,
-        margin=margin,
+        forecast=forecast,
     )
 
 

@@ -295,7 +295,7 @@ class AskService:
                 ledger_key = digest(token.id, key, request)
             plan = session.plan
             question = self.prepare(session, ask, ledger_key)
-            large = question.work > most_work and not session.answering.price_of(question).cached
+            large = question.work > most_work and not session.answering.is_answered(question)
             if large or question.after is not None:
                 yield None
             try:
@@ -324,7 +324,7 @@ class AskService:
         if token.quota is None:
             return (yield session, question)
         answers = of_quota(session.answering.price_of(question))
-        with self.held(served, token, answers, work, lambda: session.answering.price_of(question).cached) as held:
+        with self.held(served, token, answers, work, lambda: session.answering.is_answered(question)) as held:
             answer = yield session, question
             if answer.cached and work.begun:  # drawn here, but another process answered first
                 held.kept = answers

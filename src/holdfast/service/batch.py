@@ -168,7 +168,7 @@ def _of_quota(prices: Prices) -> int:
 
 
 def _are_written(session: Session, questions: Sequence[Question]) -> bool:
-    return all(price.cached for price in session.answering.prices_of(questions).each)
+    return all(map(session.answering.is_answered, questions))
 
 
 @contextmanager

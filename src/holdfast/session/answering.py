@@ -39,10 +39,8 @@ from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of, total_of
-from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
-from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price, require_affordable, too_dear
 from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result
 from holdfast.randomness import Randomness
@@ -107,8 +105,8 @@ class Answering:
         randomness: Randomness,
         analyst: str | None,
     ) -> None:
-        self.ledger, self._rows, self._schema = ledger, rows, schema
-        self._randomness, self.analyst = randomness, analyst
+        self.ledger, self.analyst = ledger, analyst
+        self._schema, self._randomness = schema, randomness
         self.plan = StandingPlan(rows, schema, ledger, request, randomness)
         self.registered = Registered(ledger)
 
@@ -137,10 +135,9 @@ class Answering:
                     raise  # otherwise somebody else began the ledger just now: build the question for their plan
         if question.after is not None:
             answer = self._last_look(question, answer)
-        if question.otherwise is not None and isinstance(answer, CheckAnswer) and not answer.holds:
-            # The guess does not hold. Here other rows than the checking ones give answers, so ask them for the value.
-            with suppress(BudgetExhausted):  # cards may be used up; the result of the check stands all the same
-                answer = replace(answer, value=self.ask(MEAN, (), question.otherwise))
+        if question.completed is not None:
+            with suppress(BudgetExhausted):  # cards may be used up; the answer stands all the same
+                answer = question.completed(answer, self.ask)
         return cast(A, answer)  # a kind gives answers of its own class
 
     def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:

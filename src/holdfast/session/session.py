@@ -262,7 +262,7 @@ class Session(Verbs):
         asked = kind_named(kind).question(self.answering.plan.context(), query, **options)
         question = self.answering.look_to_come(asked)
         price = self.answering.price_of(question)
-        return price if question.otherwise is None or price.cached else replace(price, cheaper=AND_ITS_VALUE)
+        return price if question.completed is None or price.cached else replace(price, cheaper=AND_ITS_VALUE)
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
         """Return what several questions would cost together. Reads nothing, spends nothing.

@@ -121,7 +121,7 @@ def test_a_question_that_travels_is_the_same_question(context: Context, name: st
     assert sent.pop("kind") == name
     here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))
     assert (there.identity, there.text, there.cost) == (here.identity, here.text, here.cost)
-    assert (there.margin(Answered(0, 0)), there.rows_read) == (here.margin(Answered(0, 0)), here.rows_read)
+    assert (there.forecast(Answered(0, 0)), there.rows_read) == (here.forecast(Answered(0, 0)), here.rows_read)
 
 
 def test_what_is_left_out_is_not_sent() -> None:
