@@ -65,12 +65,6 @@ class ChecksSoFar(NamedTuple):
     failed: int = 0
     under_way: int = 0
 
-    @classmethod
-    def by(cls, answered: Answered) -> "ChecksSoFar":
-        """Read it off what a ledger's entries cost in all."""
-        groups, wrong = divmod(answered.charge, _GROUP)
-        return cls(answered.intervals, wrong, groups, answered.failed, answered.under_way)
-
     @property
     def nats(self) -> float:
         """The description length of the responses so far, and of what failed."""
@@ -121,7 +115,8 @@ class Checks(Guarantee):
 
     def so_far(self, answered: Answered) -> ChecksSoFar:
         """Return what the checks that were `answered`, and those that were not, have revealed."""
-        return ChecksSoFar.by(answered)
+        groups, wrong = divmod(answered.charge, _GROUP)
+        return ChecksSoFar(answered.intervals, wrong, groups, answered.failed, answered.under_way)
 
     # -- what may be believed ---------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, guess_nats, sampled_range, time_share
 from holdfast.guarantees.statistic import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
-from holdfast.guarantees.terms import Goal, Taken
+from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Answered, Cost
 from holdfast.mechanisms import cells
 from holdfast.queries.build import build_mean
@@ -277,7 +277,7 @@ def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
     assert answer.interval == pytest.approx(full_range((0.22, 0.26), n=2_000, level=level, nats=nats(0, 0)), abs=1e-9)
     few = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_501)
     assert (few.outcome, few.interval) == (TOO_FEW, (0.0, 1.0))
-    told = ChecksSoFar.by(Taken(session.ledger.answered.charge, session.ledger.answered.intervals))
+    told = session.plan.standing.so_far(session.ledger.answered)
     assert told == ChecksSoFar(checks=2, wrong=1, groups=1)
     assert told.nats == guess_nats(3, 1, log(3)) + failure_nats(3, 0)
 
