@@ -4,7 +4,7 @@ question     what a question is; context (what is known beforehand) and drawing 
 kind         what a kind of question is: one signature, and the class of its answers
 options      the options of questions: how each is written in JSON, on a command line, in a form
 verbs        the methods of `Session` and of the client, made from kinds
-price        what a question would cost, and what is left to ask
+price        what a question would cost; budget: what is left to ask
 batch        several questions at once: lists of them, their price, their answers, what is expected of these
 history      every answer so far, as a frame; the submissions to a board, the best first; lists registered beforehand
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id

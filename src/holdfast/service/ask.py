@@ -38,7 +38,8 @@ from holdfast.errors import (
 )
 from holdfast.ledger.concurrency import duplicate
 from holdfast.questions.answer import AnyAnswer
-from holdfast.questions.price import Budget, Price, write_answers
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage

@@ -10,7 +10,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from holdfast.errors import HoldfastError, ServiceUnavailable
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 from holdfast.service.ask import AskService, Quotas, write_together
 from holdfast.service.batch import BatchService
 from holdfast.service.database import TokenDatabase
