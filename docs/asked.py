@@ -89,7 +89,7 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
     ("a share", 's.mean("dep_delay > 15")', of_mean(LATE)),
     ("a share in a group", 's.mean("dep_delay > 15", where="carrier = \'UA\'")', of_mean(LATE, BEFORE)),
     (
-        "a share in every group (the smallest, 5 %)",
+        "a share in every group (the smallest, 5%)",
         's.mean("dep_delay > 15", by="carrier", groups=["UA", "AA", "DL", "B6", "HA"])',
         of_mean(LATE, pl.col("carrier") == "HA"),
     ),

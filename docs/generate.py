@@ -189,23 +189,23 @@ def readme_demo(numbers: dict[str, Any]) -> str:
         [
             f"An analyst asks {discovery['questions']:,} questions about {numbers['rows']:,} rows, looking for a rule"
             " that",
-            "predicts a fair coin from signals that are fair coins too. Every such rule is right for 50 % of the",
+            "predicts a fair coin from signals that are fair coins too. Every such rule is right for 50% of the",
             f"population. In this run (`holdfast demo --seed {numbers['seed']}`):",
             "",
-            f"- The plain mean of all rows claims {100 * naive['value']:.1f} % ± {100 * error:.1f}:"
+            f"- The plain mean of all rows claims {100 * naive['value']:.1f}% ± {100 * error:.1f}:"
             f" {discovery['error_bars']:.0f} error bars from the truth.",
-            f"- holdfast says {_percent(floor, ours['low'])} to {_percent(ceil, ours['high'])} % to an analyst who"
+            f"- holdfast says {_percent(floor, ours['low'])} to {_percent(ceil, ours['high'])}% to an analyst who"
             " searches the same"
             f" way but sees only its answers; of its {discovery['questions']:,} intervals, {discovery['misses']} missed"
             " the truth.",
-            f"- A real effect, a hint that matches the coin in {100 * hint['population']:.0f} % of rows, gets an"
-            f" interval from {_percent(floor, hint['low'])} to {_percent(ceil, hint['high'])} %.",
+            f"- A real effect, a hint that matches the coin in {100 * hint['population']:.0f}% of rows, gets an"
+            f" interval from {_percent(floor, hint['low'])} to {_percent(ceil, hint['high'])}%.",
             f"- Each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
             f"- In its second act half of {checks['rows']:,} rows are open. A rule found there seems right for"
-            f" {100 * last['open_half']:.1f} %;",
+            f" {100 * last['open_half']:.1f}%;",
             f"  a usual holdout, asked about each of {last['signals']:,} signals, confirms"
-            f" {100 * last['holdout']:.1f} %; holdfast's check calls it",
-            f"  {checks['doubted']} and says {_percent(floor, last['low'])} to {_percent(ceil, last['high'])} %; of"
+            f" {100 * last['holdout']:.1f}%; holdfast's check calls it",
+            f"  {checks['doubted']} and says {_percent(floor, last['low'])} to {_percent(ceil, last['high'])}%; of"
             f" {checks['checks']:,} checks, {checks['missed']} missed.",
         ]
     )

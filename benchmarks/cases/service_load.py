@@ -1,7 +1,7 @@
 """How many durable answers a second does the server give, how long does one take, and does a minute of it add up?
 
 Hypothesis: on two cores, 50 analysts are given at least 700 answers a second over HTTP by one process and 1,200 by two,
-each reading 12,000 random rows of a million and committed to the disk before it is sent, 99 % of them within 100 ms; by
+each reading 12,000 random rows of a million and committed to the disk before it is sent, 99% of them within 100 ms; by
 two processes at least a quarter of what a bare route gives. And when 50 analysts spend one budget for a minute, to its
 last answer, or the server is killed with SIGKILL in the middle of it and started again, every answer anybody received
 is in the ledger, as received, once, and nothing is overspent.

@@ -9,7 +9,7 @@ in `holdfast.lab.baselines`, with their papers, and every free number in them is
 questions fixed beforehand is the floor nobody can reach adaptively.
 
 Those who check guesses on held rows, Guess-and-Check and holdfast's checks, hold half of the rows; the guess is what
-they say, so the width is what is added for the population. "1 % fail": after one wrong guess in a hundred. They are
+they say, so the width is what is added for the population. "1% fail": after one wrong guess in a hundred. They are
 narrower than answers as long as most guesses hold, because a guess that holds tells next to nothing; nobody gets a
 value from them. Answers by coins need no guess, and may be asked what nobody could have guessed. A wrong guess costs
 holdfast less than Guess-and-Check, which reveals the held mean then and pays for its digits: a session with two drawers
@@ -89,7 +89,7 @@ def shown(width: float) -> str:
 def answers(found: Found, sizes: tuple[int, ...], counts: tuple[int, ...], p: float) -> None:
     """Compare those who answer."""
     columns = ["n", "k", "holdfast", "holdfast, all rows read", "splitting", "Gaussian, Jung et al."]
-    columns += ["Gaussian, Rogers et al.", "Thresholdout, 1 % fail", "Hoeffding, not adaptive"]
+    columns += ["Gaussian, Rogers et al.", "Thresholdout, 1% fail", "Hoeffding, not adaptive"]
     table = Table(f"Answers: half-width at a share of {p:g}, confidence {1 - BETA:g}", columns)
     for n in sizes:
         for k in counts:
@@ -108,8 +108,8 @@ def answers(found: Found, sizes: tuple[int, ...], counts: tuple[int, ...], p: fl
 
 def checks(found: Found, sizes: tuple[int, ...], counts: tuple[int, ...], p: float) -> None:
     """Compare those who check guesses."""
-    columns = ["n", "k", "holdfast, none fails", "Guess-and-Check, none fails", "holdfast, 1 % fail"]
-    table = Table(f"Checks: half-width around a guess of {p:g}", [*columns, "Guess-and-Check, 1 % fail", "answers"])
+    columns = ["n", "k", "holdfast, none fails", "Guess-and-Check, none fails", "holdfast, 1% fail"]
+    table = Table(f"Checks: half-width around a guess of {p:g}", [*columns, "Guess-and-Check, 1% fail", "answers"])
     for n in sizes:
         for k in counts:
             name = f"p = {p:g}, n = {n:,}, k = {k:,}"
@@ -118,7 +118,7 @@ def checks(found: Found, sizes: tuple[int, ...], counts: tuple[int, ...], p: flo
             pairs = [width for pair in zip(ours, theirs, strict=True) for width in pair]
             table.rows.append([f"{n:,}", f"{k:,}", *map(shown, pairs), shown(certified(n, k, p))])
             found.raw[f"checks, {name}"] = pairs
-            for failing, mine, other in zip(("none fails", "1 % fail"), ours, theirs, strict=True):
+            for failing, mine, other in zip(("none fails", "1% fail"), ours, theirs, strict=True):
                 found.ratio(f"Guess-and-Check / holdfast, {failing}, {name}", other / mine, goal=1.0, better="higher")
     found.tables.append(table)
 
@@ -150,9 +150,9 @@ def run(small: bool, scratch: Path) -> Found:
         Line("holdfast", list(sizes), [certified(n, k, 0.5) for n in sizes]),
         Line("splitting", list(sizes), [min(0.5, split(n, k, 0.5)) for n in sizes]),
         Line("Gaussian, Jung et al.", list(sizes), [min(0.5, baselines.gaussian_by_jung(n, k, BETA)) for n in sizes]),
-        Line("holdfast's checks, 1 % fail", list(sizes), [min(0.5, checked(n, k, k // 100, 0.5)) for n in sizes]),
+        Line("holdfast's checks, 1% fail", list(sizes), [min(0.5, checked(n, k, k // 100, 0.5)) for n in sizes]),
         Line(
-            "Guess-and-Check, 1 % fail",
+            "Guess-and-Check, 1% fail",
             list(sizes),
             [min(0.5, baselines.guess_and_check(n, k, k // 100, 0.5, BETA)) for n in sizes],
         ),

@@ -33,7 +33,7 @@ def _refuse(name: str, rule: str, value: object, hint: str = "") -> InvalidArgum
 
 def percent(value: float) -> str:
     """Return a hint on how to write a percentage, if the value looks like one."""
-    return f" For {value:g} % write {value / 100:g}." if 2 <= value <= 100 else ""
+    return f" For {value:g}% write {value / 100:g}." if 2 <= value <= 100 else ""
 
 
 def fits(value: Real | float) -> bool:

@@ -130,5 +130,5 @@ def test_no_confidence_is_rounded_to_certainty(confidence: float) -> None:
     from holdfast.guarantees.request import PlanRequest
 
     plan = PlanRequest(queries=5, margin=None, confidence=confidence, guarantee="best", mechanism="best").make(100_000)
-    assert "100 %" not in plan.sentence
-    assert f"{100 * confidence:.12g} %" in plan.sentence
+    assert "100%" not in plan.sentence
+    assert f"{100 * confidence:.12g}%" in plan.sentence

@@ -455,7 +455,7 @@ RADII = """
 
 @pytest.mark.parametrize("line", RADII.split("\n")[1:-1])
 def test_published_radii(line: str) -> None:
-    """At most 1 % wider, and at most 2 % narrower (the weights here sum to 1), but for what four digits leave open."""
+    """At most 1% wider, and at most 2% narrower (the weights here sum to 1), but for what four digits leave open."""
     n, t, most, width, *radii = map(float, line.split())
     for wrong, radius in zip((most, most // 5, 0), radii, strict=True):
         length = log(2 / (0.05 * time_share(int(t)))) + guess_nats(int(t), int(wrong), wrong * log(1 / width))

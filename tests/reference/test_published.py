@@ -1,8 +1,8 @@
 """Numbers this package stands by: what it promises at sizes that were worked out independently.
 
-Margins at 95 % (or 99.9 %) for all answers at once, and rows for a margin of 0.1 and 1,000 queries. The posterior
+Margins at 95 % (or 99.9%) for all answers at once, and rows for a margin of 0.1 and 1,000 queries. The posterior
 and information values were computed with the Hoeffding form of the coins' interval, so the exact one must do better,
-but not by more than the exact interval can gain (6 %).
+but not by more than the exact interval can gain (6%).
 """
 
 from math import exp, sqrt
@@ -88,7 +88,7 @@ def test_margins_of_the_exchange_guarantee(rows, queries, margin):
     ],
 )
 def test_constants_for_three_outcomes_cost_little(rows, queries, margins):
-    """These were worked out for draws with two outcomes; any question may have three, and that costs 0.6 %."""
+    """These were worked out for draws with two outcomes; any question may have three, and that costs 0.6%."""
     for confidence, margin in zip((0.95, 0.99, 0.999), margins, strict=True):
         found = plan(rows=rows, queries=queries, confidence=confidence, **PLAIN)
         assert margin <= found.margin * 1.0002

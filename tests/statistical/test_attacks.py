@@ -80,7 +80,7 @@ def test_fingerprinting_does_at_least_what_one_round_does(seed):
 
 @pytest.mark.slow
 def test_the_experiment_of_2015_finds_63_percent_in_noise(seed):
-    """At its own size. Published: 63 +- 0.4 %; three worlds average within z 0.4 %/sqrt(3) of the formula's 63.4 %."""
+    """At its own size. Published: 63 +- 0.4%; three worlds average within z 0.4%/sqrt(3) of the formula's 63.4%."""
     report = attack("naive", FeatureSelection(10_001), rows=10_000, worlds=3, seed=seed)
     assert report.population_mean == 0.5
     assert abs(report.last_answer - 0.634) <= norm.isf(FALSE_ALARM / 2) * 0.004 / np.sqrt(3)

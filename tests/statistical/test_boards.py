@@ -4,7 +4,7 @@
 random guesses; those that were told to be better vote. *Hill climbing* changes the best so far on some rows, again and
 again, and keeps what is told to be better. Both climb on the sealed rows, and in the population not at all: intervals
 must contain 1/2, and comparisons with the best 0. A promise
-with probability 95 % is refuted by 200 worlds if 34 or more miss (false alarm: 1e-6); an interval that pays for the
+with probability 95% is refuted by 200 worlds if 34 or more miss (false alarm: 1e-6); an interval that pays for the
 number of submissions alone, and not for what the improvements told, misses in nearly every world of hill climbing.
 """
 

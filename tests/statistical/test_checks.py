@@ -2,8 +2,8 @@
 
 2,000 fair features that say nothing, 1,000 held rows. Each feature is checked: is its share of ones within a margin of
 1/2? Those that fail say in which direction the held rows happen to lean; all of them vote, each in its direction. On
-the held rows the vote is right about 70 % of the time, in the population in half of the cases. A promise with
-probability 95 % is refuted by 200 worlds if 34 or more miss (false alarm: 1e-6); an interval that pays for the number
+the held rows the vote is right about 70% of the time, in the population in half of the cases. A promise with
+probability 95% is refuted by 200 worlds if 34 or more miss (false alarm: 1e-6); an interval that pays for the number
 of checks alone ("union over k only"), and not for what the failed ones told, misses in nearly every world.
 """
 

@@ -1,9 +1,9 @@
 """Do intervals hold for the population, all of them at once, whoever asks?  Seeded; mutants must be caught.
 
-The promise: with probability at least 95 % every interval of a session contains its population value. In each setting
+The promise: with probability at least 95% every interval of a session contains its population value. In each setting
 some hundred independent worlds (a sample, a session, an analyst) are run; a world is missed if any of its intervals
 misses. The promise is refuted if that many misses would happen with probability below FALSE_ALARM = 1e-6 were each
-world missed with probability 5 %: for 200 worlds, from 28 misses on; for 40 worlds, from 12 on.
+world missed with probability 5%: for 200 worlds, from 28 misses on; for 40 worlds, from 12 on.
 
 The attack on n rows of fair coins asks about m of them with ell draws each, and then about the vote weighted by the
 answers. On the sample that last share exceeds 1/2 by Phi(s) - 1/2, s = sqrt(m) / (n sqrt(1/n + 1/(ell (1-2a)^2))),

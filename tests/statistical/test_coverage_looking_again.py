@@ -1,7 +1,7 @@
 """Looking again at pooled coins is wrong; new coins each time are right.  Seeded.
 
 An analyst asks for the same flips again and again. Each released interval is of its own coins, and all of them hold
-together. Who pools all coins so far into one exact interval at level 5 %, and stops when it looks interesting (here:
+together. Who pools all coins so far into one exact interval at level 5%, and stops when it looks interesting (here:
 when it leaves out the population's share), reports a miss in about 0.3 of all worlds after 50 looks. With 200 worlds
 that is refuted from 28 misses on (FALSE_ALARM = 1e-6); by Hoeffding's inequality a rate of 0.25 or more yields fewer
 than that with probability exp(-2 * 200 * 0.11^2) < 0.01, and the seed is fixed.
@@ -35,7 +35,7 @@ def test_new_coins_each_time_hold(seed: int) -> None:
 
 
 def stops_when_interesting(session: Session) -> bool:
-    """Whether the pooled interval at level 5 % ever leaves out the truth."""
+    """Whether the pooled interval at level 5% ever leaves out the truth."""
     ones = 0
     for look in range(1, LOOKS + 1):
         ones += sum(session.flips("b", COINS))

@@ -2,7 +2,7 @@
 
 As in test_coverage.py: a world is missed if any interval of it ever misses. That is the worst of all rules for when to
 stop: whoever stops, for whatever reason, has seen some of these intervals. 200 worlds each; the promise is refuted by
-28 misses, which would happen with probability below 1e-6 were each world missed with probability 5 %.
+28 misses, which would happen with probability below 1e-6 were each world missed with probability 5%.
 
 The attack: n = 1,000 rows of fair coins. Each question reads n rows of one coin; after 50, 100, 200 and 400 questions
 the vote of all coins so far, weighted by the answers, is asked with 50,000 draws. In the end it is up in two thirds of

@@ -3,7 +3,7 @@
 In every world the rows are fresh: p independent fair signs and a target that is another one, so the population's best
 weights are 0 and the loss at w is (1 + |w|^2)/2, the excess |w|^2/2. Nineteen losses look at one column each; the last
 one adds the columns up with the signs that were found, the best of sign attacks. A world fails if any of its forty
-statements is wrong. The promise is at most 5 % of worlds: the number of failures among W is compared with the binomial
+statements is wrong. The promise is at most 5% of worlds: the number of failures among W is compared with the binomial
 law, one-sided, with FALSE_ALARM. Intervals and bounds that forget how far a population may be from its rows fail.
 """
 

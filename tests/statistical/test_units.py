@@ -1,7 +1,7 @@
 """Do intervals hold for units whose rows depend on each other, however unequal they are?  Seeded; mutants are caught.
 
 Worlds as in `test_coverage`: the promise is refuted if so many worlds are missed that this would happen with
-probability below FALSE_ALARM = 1e-6 were each missed with probability 5 %; for 200 worlds from 28 on, for 30 from 11
+probability below FALSE_ALARM = 1e-6 were each missed with probability 5%; for 200 worlds from 28 on, for 30 from 11
 on, for 8 from 6 on.
 
 *Unequal* persons have 1, 5 or 60 rows, and those with more say yes more often; in half of them all rows are equal. The

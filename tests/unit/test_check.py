@@ -49,7 +49,7 @@ def test_each_rule_has_its_boundary(rule, good, bad, says):
 
 @pytest.mark.parametrize("rule", [check.probability, check.share])
 def test_what_must_be_a_percentage_is_told_how_it_is_written(rule):
-    with pytest.raises(InvalidArgument, match=r"got 95\. For 95 % write 0\.95\.$"):
+    with pytest.raises(InvalidArgument, match=r"got 95\. For 95% write 0\.95\.$"):
         rule(confidence=95)
 
 

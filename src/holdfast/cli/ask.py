@@ -165,7 +165,7 @@ def _show_answer(answer: "AnyAnswer") -> None:
         say("Made up: nothing was read or spent.")
         return
     read = "asked before: free" if answer.cached else f"{answer.rows_read:,} rows read"
-    percent = f"{100 * answer.confidence:.12g} %"
+    percent = f"{100 * answer.confidence:.12g}%"
     say(f"{read}, {answer.guarantee} guarantee, {percent} for all answers at once, no. {answer.seq} in the ledger")
     if isinstance(answer, CheckAnswer) and answer.value is not None:
         _show_answer(answer.value)

@@ -111,14 +111,14 @@ def _conclude(discovery: "Discovery") -> None:
     last, ours, hint = discovery.naive[-1], discovery.holdfast[-1], discovery.hint
     error, missed = last.high - last.value, sum(look.misses for look in discovery.naive)
     say(
-        f"   Plain mean: the rule is right for {100 * last.value:.2f} % of rows, ± {100 * error:.2f}."
-        f" The truth is 50 %, {discovery.error_bars:.0f} error bars away."
+        f"   Plain mean: the rule is right for {100 * last.value:.2f}% of rows, ± {100 * error:.2f}."
+        f" The truth is 50%, {discovery.error_bars:.0f} error bars away."
     )
     say(f"   Of {len(discovery.naive)} plain means of the rule, {missed} missed the truth.")
     say(f"   holdfast:   the rule is right for {_percent(ours.low, ours.high)} of rows.", bold=True)
     say(f"   Of its {discovery.questions:,} intervals, {discovery.misses} missed the truth.", bold=True)
     say(
-        f"   Real effects are found: `hint` equals the outcome in {100 * hint.population:.0f} % of rows;"
+        f"   Real effects are found: `hint` equals the outcome in {100 * hint.population:.0f}% of rows;"
         f" holdfast says {_percent(hint.low, hint.high)}."
     )
 
@@ -127,20 +127,20 @@ def _show_act(act: "SecondAct") -> None:
     last = act.looks[-1]
     say(
         f"   {act.rows:,} rows, {last.signals:,} signals independent of `outcome`. Half of the rows are open; a"
-        f" vote of signals seems right there for {100 * last.open_half:.1f} % of rows."
+        f" vote of signals seems right there for {100 * last.open_half:.1f}% of rows."
     )
     say(
-        f"   A usual holdout, asked about every signal, confirms {100 * last.holdout:.1f} %:"
-        f" {act.error_bars:.0f} error bars from the truth, which is 50 %."
+        f"   A usual holdout, asked about every signal, confirms {100 * last.holdout:.1f}%:"
+        f" {act.error_bars:.0f} error bars from the truth, which is 50%."
     )
-    say(f"   holdfast:   the guess of {100 * last.open_half:.1f} % is {act.doubted};", bold=True)
+    say(f"   holdfast:   the guess of {100 * last.open_half:.1f}% is {act.doubted};", bold=True)
     say(f"               it is {_percent(last.low, last.high)}.", bold=True)
     say(f"   Of the intervals of {act.checks:,} checks, {act.missed} missed the truth.\n", bold=True)
 
 
 def _percent(low: float, high: float) -> str:
     """Write an interval of shares in percent, rounded outwards."""
-    return f"{floor(1_000 * low) / 10:.1f} to {ceil(1_000 * high) / 10:.1f} %"
+    return f"{floor(1_000 * low) / 10:.1f} to {ceil(1_000 * high) / 10:.1f}%"
 
 
 def attack(

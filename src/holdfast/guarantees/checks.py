@@ -185,7 +185,7 @@ class Checks(Guarantee):
         return (
             f"{terms.rows:,} rows that nobody has seen check any number of guesses, each chosen after the earlier"
             f" responses: a guess that holds is within its own margin and ±{terms.margin:.4f} of the population, more"
-            f" after wrong guesses; all at once, with probability {100 * terms.confidence:g} %."
+            f" after wrong guesses; all at once, with probability {100 * terms.confidence:g}%."
         )
 
 

@@ -109,7 +109,7 @@ class Drawers(Exchange):
             f"{terms.rows:,} rows answer questions without end, each chosen after seeing the earlier answers: the first"
             f" within ±{first:.4f} of the population; {terms.kept:,} other rows check guesses: one that holds is within"
             f" its own margin and ±{beyond:.4f}, more after wrong guesses; all at once, with"
-            f" probability {100 * terms.confidence:.12g} %."
+            f" probability {100 * terms.confidence:.12g}%."
         )
 
 

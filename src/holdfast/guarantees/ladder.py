@@ -279,7 +279,7 @@ class Ladder(Guarantee):
     def sentence(self) -> str:
         """The promise in one sentence."""
         terms = self.terms
-        certain = f"With probability {100 * terms.confidence:g} % all intervals hold at once."
+        certain = f"With probability {100 * terms.confidence:g}% all intervals hold at once."
         if terms.about == ROWS:
             certain = "What is told is exact."
         return (

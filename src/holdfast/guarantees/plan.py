@@ -270,7 +270,7 @@ class Plan:
         return (
             f"{self.rows:,} {self.drawn} can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
-            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}. More questions are {after}.{alike}"
+            f" {100 * self.confidence:.12g}%. Each answer reads {self._read}. More questions are {after}.{alike}"
         )
 
     @property
@@ -285,7 +285,7 @@ class Plan:
         return (
             f"{self.rows:,} {self.drawn} can answer questions without end, each chosen after seeing the earlier"
             f" answers: the first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the"
-            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %."
+            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g}%."
             f" An answer reads {self.rows_per_query:,} random {self.drawn}, later ones fewer."
         )
 

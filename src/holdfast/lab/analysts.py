@@ -232,7 +232,7 @@ class FeatureSelection:
     The analyst has its own training sample and asks the holdout about every feature. Features that lean the same
     way on both, by at least one standard deviation each, vote. Of d pure-noise features on n rows, m = about
     2 d Phi(-1)^2 pass, and with h = phi(1)/Phi(-1) = 1.525 the classifier seems right on a share Phi(h sqrt(m/n)) of
-    the holdout: at n = d, 63.3 % where 50 % is true. The published figure is 63 +- 0.4 %.
+    the holdout: at n = d, 63.3% where 50% is true. The published figure is 63 +- 0.4%.
 
     With noise of variance v in each answer, the threshold of one standard deviation of the rows, t = 1/(2 sqrt n), is
     only u = t/sqrt(1/(4n) + v) standard deviations of an answer: more of the agreement is due to noise rather than to

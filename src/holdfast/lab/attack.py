@@ -277,7 +277,7 @@ class AttackReport:
             )
         return (
             f"{self.mechanism} against {self.analyst}: in {count - (self.broken or 0)} of {count} worlds every answer"
-            f" was within {write_margin(self.promised)} of the population; {100 * self.confidence:g} % were promised."
+            f" was within {write_margin(self.promised)} of the population; {100 * self.confidence:g}% were promised."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class MechanismContender:
-    """A mechanism alone, with the textbook 95 % interval for each answer, as if questions were not adaptive.
+    """A mechanism alone, with the textbook 95% interval for each answer, as if questions were not adaptive.
 
     `deviation` is the standard deviation of an answer; by default, that of the mean of all rows plus the noise.
     """

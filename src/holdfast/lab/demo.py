@@ -296,7 +296,7 @@ def to_json(
 
 
 def naive_looks(path: Path, schedule: Sequence[DemoStep]) -> list[RuleLook]:
-    """Search with exact means of all rows; return each look at the rule, with textbook 95 % error bars."""
+    """Search with exact means of all rows; return each look at the rule, with textbook 95% error bars."""
     signals = 1 + schedule[-1].signal
     table = pl.read_parquet(path, columns=[*map(signal, range(signals)), "outcome"])
     rows = table.height
@@ -357,7 +357,7 @@ def chart(discovery: Discovery) -> str:
     for height in range(CHART_HEIGHT):
         at_truth = height == line(POPULATION_SHARE)
         share = POPULATION_SHARE if at_truth else top - (top - bottom) * height / (CHART_HEIGHT - 1)
-        label = f"{100 * share:5.1f} % " if height % 2 == 0 or at_truth else " " * 8
+        label = f"{100 * share:5.1f}% " if height % 2 == 0 or at_truth else " " * 8
         background = "─" if at_truth else " "
         marks = (CHART_GAP * background).join(column.get(height, background) for column in columns)
         lines.append(label + marks.rstrip())

@@ -242,7 +242,7 @@ def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
     axes.errorbar(asked, middle, yerr=(below, above), fmt="o", markersize=5, color=BLUE, ecolor=PALE_BLUE, elinewidth=5)
     axes.plot(asked, [100 * look.value for look in naive], color=VERMILLION, linewidth=2.2, marker=".", zorder=3)
     last = naive[-1]
-    claim = f"plain mean: {100 * last.value:.1f} % ± {100 * (last.high - last.value):.1f}"
+    claim = f"plain mean: {100 * last.value:.1f}% ± {100 * (last.high - last.value):.1f}"
     distance = f"{discovery.error_bars:.0f} error bars from the truth"
     axes.set_ylim(top=100 * max(look.high for look in (*ours, *naive)) + 0.9)
     axes.text(0.99, 0.98, f"{claim}, {distance}", color=VERMILLION, ha="right", va="top", transform=axes.transAxes)

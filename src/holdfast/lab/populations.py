@@ -13,7 +13,7 @@ dep_delay   minutes: -10 + an exponential time, longer for some carriers
 distance    uniform from 100 to the carrier's farthest distance
 hour        of departure, 5 to 22, equally likely
 outcome     a fair coin; nothing predicts it except
-hint        which equals it in 60 % of rows
+hint        which equals it in 60% of rows
 s000 ...    signals: fair coins, independent of everything; a rule made of them predicts `outcome` half the time
 """
 

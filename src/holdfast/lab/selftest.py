@@ -48,7 +48,7 @@ class SelfTest:
 
     @property
     def failure_at_most(self) -> float:
-        """A 95 % upper bound on the actual failure probability."""
+        """A 95% upper bound on the actual failure probability."""
         return clopper_pearson(self.failed, self.worlds, 0.1)[1]
 
     @property
@@ -58,8 +58,8 @@ class SelfTest:
         verdict = "kept its promise" if self.kept else "BROKE its promise"
         return (
             f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population's value"
-            f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; with 95 % confidence at most"
-            f" {write_end(100 * self.failure_at_most, 3, up=True)} % do). The {self.analyst} analyst asked"
+            f" ({100 * (1 - self.plan.confidence):g}% of worlds may fail; with 95% confidence at most"
+            f" {write_end(100 * self.failure_at_most, 3, up=True)}% do). The {self.analyst} analyst asked"
             f" {self.questions:,} questions in each world; the largest error was {self.largest_error:.4f}, the promised"
             f" margin of the last answer is {write_margin(promised)}."
         )

@@ -407,7 +407,7 @@ def _read_expected(one: object, place: int) -> Expected:
 def refuse_unreachable(expectations: Sequence[Expected], dry_run: Callable[..., AnyAnswer]) -> None:
     """Refuse an end outside the range that the answer has: no answer could ever break it, or keep it. Spends nothing.
 
-    A share expected to be at most 30, for 30 %, would pass forever.
+    A share expected to be at most 30, for 30%, would pass forever.
     """
     for place, requested in enumerate(expectations, start=1):
         try:

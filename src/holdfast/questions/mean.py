@@ -209,7 +209,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
 
 COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
-EXAMPLE_CUTS = (1 / 8, 1 / 4, 1 / 2)  # of the range: half as wide for delays, distances and wages, 8 % wider for coins
+EXAMPLE_CUTS = (1 / 8, 1 / 4, 1 / 2)  # of the range: half as wide for delays, distances and wages, 8% wider for coins
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
 
 

@@ -307,7 +307,7 @@ class Grouping:
             spill.remove()
 
     def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        # By position, since Polars takes some names for patterns. On one thread: several use 50 % more processor time.
+        # By position, since Polars takes some names for patterns. On one thread: several use 50% more processor time.
         together = frame.sort(pl.nth(frame.columns.index(self.unit)), multithreaded=False)
         self._sizes.append(lengths_of(together[self.unit]))
         return together

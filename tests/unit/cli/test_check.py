@@ -64,7 +64,7 @@ def test_as_json_and_of_every_group_and_free_the_second_time(folder, capsys):
         ([{"query": "x < 3", "expect": {"at_least": 2, "at_most": 1}}], "no more than at_most"),
         ([{"query": "y < 3", "expect": {"at_most": 1}}], "Expectation 1: No column 'y'"),
         ([{"query": "x < 3", "expect": {"at_most": 30}}], "at_most must be between 0 and 1, the range of the answer"),
-        ([{"query": "x < 3", "expect": {"at_most": 30}}], "got 30. For 30 % write 0.3."),
+        ([{"query": "x < 3", "expect": {"at_most": 30}}], "got 30. For 30% write 0.3."),
         ([{"query": "x", "within": [0, 9], "expect": {"at_most": 10}}], "at_most must be between 0 and 9"),
         ([{"query": "x", "within": [1, 9], "expect": {"at_least": 0}}], "at_least must be between 1 and 9"),
         ([], "has no expectations"),

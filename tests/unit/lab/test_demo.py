@@ -164,7 +164,7 @@ def test_error_bars_count_from_what_is_real():
 
 def test_the_terminal_picture_puts_things_where_they_are():
     lines = chart(DISCOVERY).splitlines()
-    (real,) = (line for line in lines if line.startswith(" 50.0 %"))
+    (real,) = (line for line in lines if line.startswith(" 50.0%"))
     assert "┃───┃" in real  # both intervals contain what is real
     above = [line for line in lines[: lines.index(real)] if "●" in line]
     assert len(above) == 2  # both claims lie above

@@ -377,7 +377,7 @@ def test_a_check_that_any_guess_would_pass_is_refused() -> None:
     with pytest.raises(hf.InvalidArgument) as refused:
         held.check("yes", 0.5, 5)
     assert str(refused.value) == (
-        "margin must leave a part of the range from 0 to 1 out, or any guess would hold; got 5. For 5 % write 0.05."
+        "margin must leave a part of the range from 0 to 1 out, or any guess would hold; got 5. For 5% write 0.05."
     )
     with pytest.raises(hf.InvalidArgument, match=r"the range from 0 to 20 out, .* got 12\.$"):
         held.check("number", 10, 12, within=(0.0, 20.0))

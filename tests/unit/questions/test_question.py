@@ -212,9 +212,7 @@ def test_margin_buys_as_many_rows_as_it_needs(data: dict[str, Any]) -> None:
         with pytest.raises(PlanInfeasible) as refusal:
             session.mean("b", margin=1e-5)
         assert refusal.value.fields["best_margin"] > 1e-5
-        with pytest.raises(
-            InvalidArgument, match=r"margin must be below the range of 1; got 5\. For 5 % write 0\.05\."
-        ):
+        with pytest.raises(InvalidArgument, match=r"margin must be below the range of 1; got 5\. For 5% write 0\.05\."):
             session.mean("b", margin=5)  # which would be charged, and say nothing
         assert session.budget.answers_given == 1
 

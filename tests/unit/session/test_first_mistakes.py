@@ -271,7 +271,7 @@ def test_other_texts_are_texts(tmp_path: Path, texts: str) -> None:
         (lambda session: session.histogram("x", bins=10), "bins must be a list, such as [0, 15, 60]"),
         (lambda session: session.mean("x > 3", by="x", groups="3"), "groups must be a list, such as ['3']"),
         (lambda session: session.mean("x > 3") > 0.2, "such as answer.low > 0.2"),
-        (lambda session: session.quantile("x", 90, within=(0, 1_000)), "For 90 % write 0.9."),
+        (lambda session: session.quantile("x", 90, within=(0, 1_000)), "For 90% write 0.9."),
         (lambda session: hf.open("sheet.xlsx"), "Read it with pandas or Polars"),
         (lambda session: session.head(), "rows are never shown"),
         (lambda session: session.columns, "Did you mean: 'schema'?"),

@@ -264,7 +264,7 @@ def clopper_pearson_width(ell: Any, beta: Any) -> Any:
         normal quantile, not Hoeffding's, at the price of one toss. (Hoeffding's, if it is smaller.)
 
     Not covered
-        Nothing is lost by it: at ell = 18,000 it exceeds the true maximum by 0.3 %.
+        Nothing is lost by it: at ell = 18,000 it exceeds the true maximum by 0.3%.
 
     >>> bool(clopper_pearson_width(100, 0.05) >= clopper_pearson(50, 100, 0.05)[1] - 0.5)
     True

@@ -36,7 +36,7 @@ def zoom(
 
 
 def smallest(meets: Callable[[int], float], *, low: int, high: int) -> int | None:
-    """Return the smallest whole number whose `meets` value is <= 0, within 0.01 %, on the safe side.
+    """Return the smallest whole number whose `meets` value is <= 0, within 0.01%, on the safe side.
 
     `meets` falls as its argument grows; None if even `high` does not meet the goal.
     """
@@ -44,7 +44,7 @@ def smallest(meets: Callable[[int], float], *, low: int, high: int) -> int | Non
 
 
 def largest(meets: Callable[[int], float], *, low: int, high: int) -> int | None:
-    """Return the largest whole number whose `meets` value is <= 0, within 0.01 %, on the safe side.
+    """Return the largest whole number whose `meets` value is <= 0, within 0.01%, on the safe side.
 
     `meets` grows with its argument; None if even `low` does not meet the goal.
     """

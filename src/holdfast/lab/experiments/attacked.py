@@ -147,7 +147,7 @@ def section(results: Results) -> str:
         f"{table(head, lines)}\n\n"
         f"The largest error of all k answers, in worlds of fair coins ({counts}). A guarantee can be tightened by at"
         " most the last column before this attack breaks it in half of the worlds; it promises to be broken in at most"
-        f" {100 * (1 - results['confidence']):.0f} % of them. Answers from fresh rows cannot be attacked;"
+        f" {100 * (1 - results['confidence']):.0f}% of them. Answers from fresh rows cannot be attacked;"
         " guarantees whose margin is half the range or more were not."
         f"{' No plan for these sizes at all: ' + ', '.join(absent) + '.' if absent else ''}"
     )

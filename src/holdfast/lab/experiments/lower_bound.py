@@ -85,11 +85,11 @@ def section(results: Results) -> str:
         for name in NAMES:
             good = [row["looks"] for row in tries if row[name]["accurate"] >= (1 - BETA) * row["questions"]]
             needed.append(f"{min(good):,} ({min(good) * alpha**2:.2f}/α²)" if good else "-")
-        lines.append((text, f"{bound:.0f} ({bound * alpha**2:.3f}/α²)", f"{100 * best_below:.0f} %", *needed))
+        lines.append((text, f"{bound:.0f} ({bound * alpha**2:.3f}/α²)", f"{100 * best_below:.0f}%", *needed))
     head = ("α", "lower bound", "best below it", "plain mean of m rows needs", "A1 needs", "coins need")
     return (
         f"{table(head, lines)}\n\n"
-        "Rows evaluated per question. Below the bound no mechanism is accurate for 80 % of the questions; a constant"
+        "Rows evaluated per question. Below the bound no mechanism is accurate for 80% of the questions; a constant"
         " factor above it all of them are. So k/α² evaluations are necessary and, up to that factor, enough for"
         " questions that are not chosen adaptively."
     )
@@ -109,7 +109,7 @@ def panels(results: Results) -> list[Chart]:
             )
             for name in NAMES
         ]
-        levels = [Level("80 %", 1 - BETA), Level("bound", bound, vertical=True)]
+        levels = [Level("80%", 1 - BETA), Level("bound", bound, vertical=True)]
         drawn.append(
             Chart(f"α = {text}", "rows evaluated per question", "share of accurate answers", series, levels, "x")
         )

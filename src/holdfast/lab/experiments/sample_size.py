@@ -261,7 +261,7 @@ def section(results: Results) -> str:
         f"{table((f'k = {middle:,}', *(f'α = {a:g}' for a in alphas), 'slope in α', 'theory'), by_alpha)}\n\n"
         f"The promise: every answer is within α, in a share {1 - results['beta']:g} of the worlds. Sizes were searched"
         f" in {results['worlds']} worlds each; since a search ends at the first lucky size, each was then tried in"
-        f" {results['fresh']} fresh worlds and raised by {100 * (NEAR - 1):.0f} % until at most"
+        f" {results['fresh']} fresh worlds and raised by {100 * (NEAR - 1):.0f}% until at most"
         f" {results['beta'] * results['fresh']:.0f} of them were broken (at most {broken} are; {raised} of"
         f" {len(results['found'])} sizes had to be raised). Noisy answers met the persistent attack, exact ones the"
         " weighted one. Mechanisms with noise were given, for each n and k, the amount that makes the predicted error"
