@@ -16,8 +16,8 @@ from math import comb, exp, factorial, inf, log, prod
 
 import numpy as np
 import pytest
-from tests.examples import QUICK
 
+from examples import QUICK
 from holdfast.guarantees.mathematics import checks
 from holdfast.guarantees.mathematics.checks import (
     failure_nats,
