@@ -302,7 +302,7 @@ def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, 
         # Nobody knows what the checks told that the copy lacks: each counts as a wrong guess, and as one that failed.
         lost = 2 if copied == "before" else 1
         told = session.ledger.answered
-        so_far = session.plan.standing.checks.so_far(told.charge, told.intervals, told.failed, told.under_way)
+        so_far = session.plan.standing.checks.so_far(told)
         assert (so_far.checks, so_far.wrong, so_far.failed) == (2, 2, lost)
         assert (taken.charge, taken.intervals) == (end[0], end[1] + lost * STATEMENTS)
         before = session.ledger.head.seq
