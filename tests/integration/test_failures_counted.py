@@ -24,7 +24,7 @@ from holdfast.errors import EvaluationFailed, LedgerUnavailable, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.ladder import Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, guess_nats, time_share
-from holdfast.guarantees.terms import Taken
+from holdfast.guarantees.terms import PlainAmounts
 from holdfast.ledger import Answered, FileWitness, audit, content_of, open_ledger
 from holdfast.ledger.backup import backup, restore
 from holdfast.ledger.ledger import Ledger
@@ -343,7 +343,7 @@ def test_a_check_whose_caller_left_is_finished_and_a_mean_is_called_off() -> Non
         work = Work()
         work.cancel()
         assert work.run(lambda: check(session)).holds
-        assert session.plan.standing.checks.so_far(Taken(*totals(session))).failed == 0  # type: ignore[union-attr]
+        assert session.plan.standing.checks.so_far(PlainAmounts(*totals(session))).failed == 0  # type: ignore[union-attr]
 
 
 def totals(session: Session) -> tuple[int, int, int]:

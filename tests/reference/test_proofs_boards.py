@@ -19,7 +19,7 @@ from examples import QUICK
 from holdfast.guarantees.ladder import COMPARED, ROWS, UNITS, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.mathematics.concentration import kl_lower, kl_range
-from holdfast.guarantees.terms import Taken
+from holdfast.guarantees.terms import PlainAmounts
 
 BETA = 0.02  # less than any one sample of a small world, so that no miss goes unnoticed
 Interval = tuple[float, float]
@@ -285,7 +285,7 @@ def test_what_was_told_is_read_back_from_what_entries_cost(cells: int) -> None:
         price = ladder.charge_of(climbed, after)
         assert price <= ladder.most_charge
         climbed, charge = after, charge + price
-        assert ladder.so_far(Taken(charge, climbed.submissions)) == climbed
+        assert ladder.so_far(PlainAmounts(charge, climbed.submissions)) == climbed
     assert ladder.most_charge * 10**8 < ladder.terms.charge  # a hundred million submissions
 
 

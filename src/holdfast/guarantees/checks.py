@@ -26,7 +26,7 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
-from holdfast.guarantees.terms import Answered, Goal, Spent, Terms
+from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms
 
 ENDLESS = 2**31  # checks: more than anybody will ask
 OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
@@ -113,7 +113,7 @@ class Checks(Guarantee):
         """Return charge and intervals of a check; a guess at a group may be wrong in one more way: too few rows."""
         return (1 + _GROUP if group else 1) if wrong else 0, 1
 
-    def so_far(self, answered: Answered) -> ChecksSoFar:
+    def so_far(self, answered: AnsweredAmounts) -> ChecksSoFar:
         """Return what the checks that were `answered`, and those that were not, have revealed."""
         groups, wrong = divmod(answered.charge, _GROUP)
         return ChecksSoFar(answered.intervals, wrong, groups, answered.failed, answered.under_way)
@@ -172,7 +172,7 @@ class Checks(Guarantee):
         cell = Cell((), min(draws, rows), rows, HOLDS)
         return self.certify(cell, (0.5, 0.5), so_far, so_far.checks + 1)[1] - 0.5
 
-    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and after more wrong guesses."""
         now = self.so_far(answered)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]

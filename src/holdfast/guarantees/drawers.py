@@ -22,7 +22,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.checks import Checks, ChecksSoFar, CheckTerms
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.guarantee import Guarantee, Planning
-from holdfast.guarantees.terms import NOTHING, Answered, Goal, Spent, Taken
+from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, PlainAmounts
 
 PART = 0.1  # part of the failure probability for the checks; it costs them 2.3 nats
 COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins stay below; a million wrong guesses fit above
@@ -85,9 +85,9 @@ class Drawers(Exchange):
         """As for coins alone."""
         return super().rows_at(intervals % STATEMENTS)
 
-    def margin_after(self, more: int, spent: Spent = NOTHING) -> float:
+    def margin_after(self, more: int, spent: Amounts = NOTHING) -> float:
         """As for coins alone."""
-        return super().margin_after(more, Taken(spent.charge % COINS, spent.intervals % STATEMENTS))
+        return super().margin_after(more, PlainAmounts(spent.charge % COINS, spent.intervals % STATEMENTS))
 
     def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
         """Refuse a question that could carry over into the account of checks, which would make many coins seem few."""
@@ -122,7 +122,7 @@ class CheckDrawer(Checks):
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)
 
-    def so_far(self, answered: Answered) -> ChecksSoFar:
+    def so_far(self, answered: AnsweredAmounts) -> ChecksSoFar:
         """The higher bits. Every wrong guess counts as one that could have been wrong in three ways."""
         wrong = answered.charge // COINS
         if wrong >= MOST_WRONG:

@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
-from holdfast.guarantees.terms import NOTHING, Answered, Goal, Spent
+from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 KEPT = (exchange.HALF, 0.1)  # values of rho; the second is tried only with few rows
@@ -148,13 +148,13 @@ class Exchange(CoinGuarantee):
         planned = self._charge <= self.terms.charge and self._last <= self.terms.statements
         return self.terms.margin if planned and draws == self.terms.rows_per_query else self._margin(draws)
 
-    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
         """The margin of an ordinary answer now, and after more of them; nothing if answers run out instead."""
         if self.terms.ends:
             return ()
         return tuple((more, self.margin_after(more, spent)) for more in OUTLOOK)
 
-    def margin_after(self, more: int, spent: Spent = NOTHING) -> float:
+    def margin_after(self, more: int, spent: Amounts = NOTHING) -> float:
         """At its place, if all others draw as the schedule says."""
         statement = spent.intervals + more + 1
         drawn = spent.charge + self.terms.drawn_by(spent.intervals + 1, statement)

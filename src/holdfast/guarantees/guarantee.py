@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, SingleFlips, Statistic, Tally, clip
-from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Answered, Goal, Spent, Terms
+from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
 MOST_AT_ONCE = 1_000  # outcomes of one draw
@@ -183,11 +183,11 @@ class Guarantee(ABC):
 
     # -- what is promised -----------------------------------------------------------------------------------------
 
-    def margin_after(self, more: int, spent: Spent = NOTHING) -> float:
+    def margin_after(self, more: int, spent: Amounts = NOTHING) -> float:
         """Return the margin of an ordinary answer after `more` others, if this was `spent` before them."""
         return self.terms.margin
 
-    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
         """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
 
         All questions begun have `spent` this, those that were `answered` that.
@@ -377,7 +377,7 @@ class AnswerGuarantee(Guarantee):
     def _margin(self, draws: int) -> float:
         raise NotImplementedError  # flexible guarantees implement it
 
-    def draws_for(self, margin: float, spent: Spent = NOTHING) -> int | None:
+    def draws_for(self, margin: float, spent: Amounts = NOTHING) -> int | None:
         """Return the fewest draws of a share with at most this `margin`, or None if no number of draws is enough.
 
         `spent` is what all questions before it took.
@@ -388,18 +388,18 @@ class AnswerGuarantee(Guarantee):
             return None
         return fewest(lambda draws: self._margin_from(draws, spent) <= margin, low=1, high=best)
 
-    def best_margin(self, spent: Spent = NOTHING) -> float:
+    def best_margin(self, spent: Amounts = NOTHING) -> float:
         """Return the smallest margin of one answer, from any number of draws, after this was `spent`."""
         return self._margin_from(self._best_draws(spent), spent)
 
-    def _best_draws(self, spent: Spent) -> int:
+    def _best_draws(self, spent: Amounts) -> int:
         """Return the best number of draws: in a session that goes on, more of them widen the step to the population."""
         if self.terms.ends:
             return MOST_DRAWS
         tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
         return min(tried, key=lambda draws: self._margin_from(draws, spent))
 
-    def _margin_from(self, draws: int, spent: Spent) -> float:
+    def _margin_from(self, draws: int, spent: Amounts) -> float:
         standing = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
         return standing._margin(draws)
 

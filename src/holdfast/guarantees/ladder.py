@@ -22,7 +22,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval
-from holdfast.guarantees.terms import Answered, Goal, Spent, Terms
+from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody will send
 LARGEST = 2**62  # what a ledger can count
@@ -173,7 +173,7 @@ class Ladder(Guarantee):
         cells = self.terms.cells
         return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # steps up take at most two nats per cell
 
-    def so_far(self, answered: Answered) -> SubmissionsSoFar:
+    def so_far(self, answered: AnsweredAmounts) -> SubmissionsSoFar:
         """Read what was revealed off what the entries of a ledger cost in all (`answered`)."""
         unit, improvement = self._places
         improvements, rest = divmod(answered.charge, improvement)
@@ -264,7 +264,7 @@ class Ladder(Guarantee):
         middle = max(1, self.terms.cells // 2)
         return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
-    def outlook(self, spent: Spent, answered: Answered) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
         """Return how wide the next interval is now, and after more improvements of one cell each."""
         now = self.so_far(answered)
         later = []

@@ -14,7 +14,7 @@ from holdfast import check, notebook
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.terms import JSON, Goal, Taken, Terms
+from holdfast.guarantees.terms import JSON, Goal, PlainAmounts, Terms
 
 BEST, BALANCED, FAST = "best", "balanced", "fast"
 PACES = {FAST: 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
@@ -117,7 +117,7 @@ def _checks(goal: Goal, most: int | None) -> Reading | None:
     terms = planner.plan(replace(goal, rows_per_query=each, identical=True), "cells")
     if terms is None:
         return None
-    answered = Taken(intervals=goal.queries - 1)
+    answered = PlainAmounts(intervals=goal.queries - 1)
     (_, width), *_ = planner(terms).outlook(answered, answered)
     spent = _ANY + each * (_SCANNED_ROW if each == goal.rows else _DRAWN_ROW)
     return Reading(

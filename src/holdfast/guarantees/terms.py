@@ -17,7 +17,7 @@ JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 OfTerms = TypeVar("OfTerms", bound="Terms")
 
 
-class Spent(Protocol):
+class Amounts(Protocol):
     """What questions have taken so far, as a ledger counts it."""
 
     @property
@@ -29,7 +29,7 @@ class Spent(Protocol):
         """Statements about the population."""
 
 
-class Answered(Spent, Protocol):
+class AnsweredAmounts(Amounts, Protocol):
     """What the questions that were answered took, and how many intervals the others did."""
 
     @property
@@ -41,7 +41,7 @@ class Answered(Spent, Protocol):
         """Of questions that may still give one."""
 
 
-class Taken(NamedTuple):
+class PlainAmounts(NamedTuple):
     """Such amounts, where no ledger has counted them."""
 
     charge: int = 0
@@ -50,7 +50,7 @@ class Taken(NamedTuple):
     under_way: int = 0
 
 
-NOTHING = Taken()
+NOTHING = PlainAmounts()
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.guarantees.terms import NO_CAP
+from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block, tallied
-from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, RowSource, Taken
+from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, RowSource
 from holdfast.schema import Schema
 
 DRAWERS = "drawers"  # the purpose of the ledger's key for them
@@ -50,15 +50,15 @@ class TableDraws:
     def join(self) -> None:
         """Refuse nothing: a table does not limit which ledgers draw from it."""
 
-    def expect(self, costs: Sequence[Taken]) -> None:
+    def expect(self, costs: Sequence[Amounts]) -> None:
         """Refuse if the data are known to be damaged; reading them would refuse as well, but not for free."""
         if self._kept is not None:
             self._kept.require_sound()
 
-    def refuse(self, costs: Sequence[Taken]) -> None:
+    def refuse(self, costs: Sequence[Amounts]) -> None:
         """Refuse nothing: rows that are drawn anew do not run out."""
 
-    def rows_for(self, place: Taken, cost: Taken) -> tuple[RowSource, RowSource | None]:
+    def rows_for(self, place: Amounts, cost: Amounts) -> tuple[RowSource, RowSource | None]:
         """Return the drawer that answers, and the one kept for checks, if any; the same for all questions."""
         return self._drawers
 

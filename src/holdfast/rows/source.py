@@ -22,6 +22,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast.guarantees.terms import Amounts
 from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.draws import Selection
 from holdfast.schema import Schema
@@ -135,21 +136,7 @@ class OnDisk(Protocol):
         ...
 
 
-class Taken(Protocol):
-    """What is taken from the budget: by one question, by all of them, or by those before one."""
-
-    @property
-    def charge(self) -> int:
-        """In the guarantee's own units."""
-        ...
-
-    @property
-    def intervals(self) -> int:
-        """In statements."""
-        ...
-
-
-class Reserved(Taken, Protocol):
+class Reserved(Amounts, Protocol):
     """What was taken before a question."""
 
     @property
@@ -167,7 +154,7 @@ class LedgerView(Protocol):
         ...
 
     @property
-    def taken(self) -> Taken:
+    def taken(self) -> Amounts:
         """How much has been taken by all processes, including what is reserved ahead."""
         ...
 
@@ -190,15 +177,15 @@ class Draws(Protocol):
         """The most charge and statements that the draws last for; the charge counts modulo the third number."""
         ...
 
-    def expect(self, costs: Sequence[Taken]) -> None:
+    def expect(self, costs: Sequence[Amounts]) -> None:
         """Hook before questions reserve these costs: may refuse damaged rows, or find more draws."""
         ...
 
-    def refuse(self, costs: Sequence[Taken]) -> None:
+    def refuse(self, costs: Sequence[Amounts]) -> None:
         """Raise the reason why the ledger refused questions of these costs, if too few draws are left."""
         ...
 
-    def rows_for(self, place: Reserved, cost: Taken) -> tuple["RowSource", "RowSource | None"]:
+    def rows_for(self, place: Reserved, cost: Amounts) -> tuple["RowSource", "RowSource | None"]:
         """Return the rows that answer a question, and those that only check guesses, if the plan has such rows.
 
         Parameters

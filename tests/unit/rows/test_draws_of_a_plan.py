@@ -9,8 +9,9 @@ import pytest
 from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
+from holdfast.guarantees.terms import Amounts
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.source import LedgerView, RowSource, Taken
+from holdfast.rows.source import LedgerView, RowSource
 from holdfast.session.session import Session
 
 ROWS, CARDS = 1_000, 250
@@ -56,13 +57,13 @@ class DealtElsewhere(Foreign):
     def join(self) -> None:
         self.heard.append("join")
 
-    def expect(self, costs: Sequence[Taken]) -> None:
+    def expect(self, costs: Sequence[Amounts]) -> None:
         self.heard.append(("expect", sum(cost.charge for cost in costs), self.ledger.taken.charge))
 
-    def refuse(self, costs: Sequence[Taken]) -> None:
+    def refuse(self, costs: Sequence[Amounts]) -> None:
         raise BudgetExhausted("No cards are left.", unit="cards")
 
-    def rows_for(self, place: Taken, cost: Taken) -> tuple[RowSource, None]:
+    def rows_for(self, place: Amounts, cost: Amounts) -> tuple[RowSource, None]:
         self.heard.append(("rows", place.charge, cost.charge))
         return self, None
 

@@ -22,7 +22,7 @@ from holdfast.guarantees.mathematics.checks import (
     time_share,
     two_groups_length,
 )
-from holdfast.guarantees.terms import Goal, Taken
+from holdfast.guarantees.terms import Goal, PlainAmounts
 from holdfast.ledger import Cost
 from holdfast.ledger.store import APART, APART_CHARGE
 from holdfast.queries.build import build_mean
@@ -92,9 +92,9 @@ def test_coins_and_checks_have_accounts_of_their_own(session: hf.Session) -> Non
         (123_456, 7, 9, 3),
         (10**9, 900, 50, 50),
     ):
-        spent = Taken(charge + COINS * wrong, statements + STATEMENTS * checks)
+        spent = PlainAmounts(charge + COINS * wrong, statements + STATEMENTS * checks)
         assert standing.rows_at(spent.intervals) == coins.rows_at(statements)
-        assert standing.margin_after(3, spent) == coins.margin_after(3, Taken(charge, statements))
+        assert standing.margin_after(3, spent) == coins.margin_after(3, PlainAmounts(charge, statements))
         place = standing.at(spent.charge + 5_000, spent.intervals, 2)
         assert place.margin(5_000) == coins.at(charge + 5_000, statements, 2).margin(5_000)
         assert standing.checks.so_far(spent) == ChecksSoFar(checks, wrong, wrong)

@@ -31,14 +31,14 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.terms import NO_CAP
+from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query, Values
 from holdfast.randomness import keyed_generator
 from holdfast.rows.columns import Storage
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.fingerprint import Content
-from holdfast.rows.source import LedgerView, Reserved, RowSource, Taken
+from holdfast.rows.source import LedgerView, Reserved, RowSource
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def cards_for_distinct(count: int, rows: int) -> int:
     return cards
 
 
-def cards_taken(plan: Plan, taken: Taken) -> int:
+def cards_taken(plan: Plan, taken: Amounts) -> int:
     """Return how many cards belong to what was taken from a budget: one per coin, or a fixed number per noisy mean.
 
     Noisy means are counted by the charge, which is the same for each of them. Statements would be too few: a fit makes
@@ -257,23 +257,23 @@ class CardDraws:
         """The inverse of `cards_taken`."""
         return self._deck.cards.stop // self._cards_each * self._charge_each, NO_CAP, self._account
 
-    def expect(self, costs: Sequence[Taken]) -> None:
+    def expect(self, costs: Sequence[Amounts]) -> None:
         """Refuse damaged cards and those of another ledger; open the next cards if these questions need them."""
         deck, count = self._deck, self._cards(*costs)
         deck.require_sound()
         if not count or deck.reaches(self._cards(self._ledger.taken) + count):  # otherwise the ledger will refuse
             deck.claim(self._ledger.first)
 
-    def refuse(self, costs: Sequence[Taken]) -> None:
+    def refuse(self, costs: Sequence[Amounts]) -> None:
         """Refuse with the number of cards, if too few are left."""
         self._deck.require(self._cards(self._ledger.taken), self._cards(*costs))
 
-    def rows_for(self, place: Reserved, cost: Taken) -> "tuple[RowSource, RowSource | None]":
+    def rows_for(self, place: Reserved, cost: Amounts) -> "tuple[RowSource, RowSource | None]":
         """Return a new hand for the question, and the rows that check guesses, which all questions share."""
         taken = place.charge + cost.charge, place.intervals + cost.intervals, place.number
         return self._deck.hand(self._ledger.first, self._cards(place), self._cards(cost), taken), self._deck.kept
 
-    def _cards(self, *taken: Taken) -> int:
+    def _cards(self, *taken: Amounts) -> int:
         """Like `cards_taken`, for all of these together."""
         means = 0
         for one in taken:

@@ -30,12 +30,13 @@ from numpy.typing import NDArray
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.plan import BEST, FAST, Plan
 from holdfast.guarantees.request import PlanRequest
+from holdfast.guarantees.terms import Amounts
 from holdfast.queries.query import Query, Values
 from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
 from holdfast.rows.disk.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.posix import fcntl, mmap
 from holdfast.rows.draws import Indices, Selection
-from holdfast.rows.source import LedgerView, Taken
+from holdfast.rows.source import LedgerView
 from holdfast.schema import Schema
 
 _SLOT = 256  # bytes; written at once
@@ -420,7 +421,7 @@ class Deck:
                 unit="cards",
             )
 
-    def join(self, ledger: str, taken: Callable[[], Taken], cards: Callable[[Taken], int]) -> None:
+    def join(self, ledger: str, taken: Callable[[], Amounts], cards: Callable[[Amounts], int]) -> None:
         """Refuse if another ledger used the deck, or if questions used it that this ledger does not count.
 
         Parameters
