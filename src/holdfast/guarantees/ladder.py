@@ -265,14 +265,18 @@ class Ladder(Guarantee):
         return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
     def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
-        """Return how wide the next interval is now, and after more improvements of one cell each."""
-        now = self.so_far(answered)
+        """Return how wide the next interval is now, and at most until there are more improvements of one cell each.
+
+        If every submission is an improvement, that reveals less and less: the widest interval on the way is shown.
+        """
+        now, widest = self.so_far(answered), 0.0
         later = []
         for more in OUTLOOK:
             then = now
             for _ in range(more):
                 then = then.after(min(self.terms.cells, then.best + 1))
-            later.append((more, self.terms.scale * self.width(then)))
+            widest = max(widest, self.terms.scale * self.width(then))
+            later.append((more, widest))
         return tuple(later)
 
     @property

@@ -49,6 +49,14 @@ def small(**options: Any) -> hf.Board:
 # -- what is told ----------------------------------------------------------------------------------------------------
 
 
+def test_what_is_foreseen_gets_no_narrower_with_more_improvements() -> None:
+    """With 5,000 rows, a hundred improvements in a row reveal less than ten and then others."""
+    cases = list(range(5_000))
+    with hf.Board({"id": cases, "label": [case % 2 for case in cases]}, step=0.01) as board:
+        widths = [width for _, width in board.session.budget.outlook]
+    assert widths == sorted(widths)
+
+
 def test_improvements_are_told_with_their_cell_and_others_with_an_end() -> None:
     with small() as board:
         first, same, better, worse = (board.submit(predictions(right)) for right in (4, 5, 6, 0))
@@ -109,6 +117,7 @@ def test_intervals_widen_with_improvements_and_say_so() -> None:
         after = board.session.budget
     assert before.margin < after.margin
     assert [more for more, _ in after.outlook] == [0, 1, 10, 100]
+    assert [width for _, width in after.outlook] == sorted(width for _, width in after.outlook)
     assert "submissions have no end" in str(after)
 
 
