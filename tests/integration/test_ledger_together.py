@@ -451,7 +451,7 @@ ledger, shown, interrupts = begin(sys.argv[1]), [], 0
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for number in range(1_500):
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0001 * (number % 17 + 1))
+        signal.setitimer(signal.ITIMER_REAL, 0.00003 * (number % 17 + 1))
         shown.append(write(ledger, str(number), question={}, answer={}, cost=Cost(1, 1), rows_read=1)[0])
     except KeyboardInterrupt:
         interrupts += 1

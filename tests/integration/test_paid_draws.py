@@ -184,7 +184,7 @@ session.mean("x < 0")
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for number in range(600):
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0002 * (number % 17 + 1))
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 * (number % 17 + 1))
         session.mean(f"x < {number % 300}")
     except KeyboardInterrupt:
         interrupts += 1

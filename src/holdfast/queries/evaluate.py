@@ -10,8 +10,8 @@ expression than to evaluate it. The operators that would build an expression the
 numpy arrays where a column holds numbers or booleans and none is missing.
 
 `silence` holds however the caller has set up numpy and Python: numpy's own warnings (division by zero, overflow,
-underflow) are switched off for the thread that evaluates. Warnings from other code, such as the caller's Python
-function, are dropped by a filter in front of the caller's own filters, which ignores everything while this thread
+underflow) are switched off for the context that evaluates. Warnings from other code, such as the caller's Python
+function, are dropped by a filter in front of the caller's own filters, which ignores everything while this context
 evaluates. `warnings.catch_warnings` is not used, because it replaces the filters of all threads.
 """
 
@@ -19,9 +19,9 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import wraps
-from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -325,15 +325,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _ThisThread(threading.local):
-    """The nested evaluations of this thread: for each, the numpy error state to restore, if it has to be restored."""
-
-    def __init__(self) -> None:
-        self.inside: list[np.errstate | None] = []
-
-
 class _AnyWhileEvaluating:
-    """Takes the place of a filter's message pattern: matches all messages while this thread evaluates, else none.
+    """Takes the place of a filter's message pattern: matches all messages while this context evaluates, else none.
 
     Code that copies filters by their `pattern`, as scikit-learn does for every job, gets one that matches nothing.
     """
@@ -341,10 +334,10 @@ class _AnyWhileEvaluating:
     pattern = "(?!)"
 
     def match(self, message: str) -> bool:
-        return bool(_this_thread.inside)
+        return _evaluating.get()
 
 
-_this_thread = _ThisThread()
+_evaluating: ContextVar[bool] = ContextVar("evaluating", default=False)
 _filter = ("ignore", _AnyWhileEvaluating(), Warning, None, 0)
 _moving = threading.Lock()
 
@@ -358,41 +351,22 @@ def _put_in_front() -> None:
         filters.insert(0, _filter)
 
 
-def _enter(state: np.errstate | None) -> None:
-    filters = warnings.filters
-    if not filters or filters[0] is not _filter:  # type: ignore[comparison-overlap]
-        _put_in_front()
-    _this_thread.inside.append(state)
+def silence(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function, silenced: for everything that evaluates rows.
 
+    It runs in a context of its own, so that nothing has to be set back afterwards, whatever interrupts it.
+    """
 
-class Silence:
-    """Wraps everything that evaluates rows, as a `with` block or a decorator."""
+    @wraps(function)
+    def silenced(*args: P.args, **kwargs: P.kwargs) -> R:
+        filters = warnings.filters
+        if not filters or filters[0] is not _filter:  # type: ignore[comparison-overlap]
+            _put_in_front()
+        return copy_context().run(quietly, *args, **kwargs)
 
-    def __enter__(self) -> None:
-        state = np.errstate(all="ignore")
-        state.__enter__()
-        _enter(state)
+    def quietly(*args: P.args, **kwargs: P.kwargs) -> R:
+        _evaluating.set(True)
+        np.seterr(all="ignore")  # numpy keeps its error state in the context, too
+        return function(*args, **kwargs)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        state = _this_thread.inside.pop()
-        if state is not None:
-            state.__exit__(kind, error, trace)
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Return the function, silenced."""
-        quiet = np.errstate(all="ignore")(function)
-
-        @wraps(function)
-        def silenced(*args: P.args, **kwargs: P.kwargs) -> R:
-            _enter(None)
-            try:
-                return quiet(*args, **kwargs)
-            finally:
-                _this_thread.inside.pop()
-
-        return silenced
-
-
-silence = Silence()
+    return silenced

@@ -378,10 +378,10 @@ def _missing(name: str, what: str) -> InvalidArgument:
     )
 
 
+@silence
 def _explored(asked: Guess, rows: RowSource) -> _Found:
     measures = [asked.measure, asked.other] if isinstance(asked, DifferenceGuess) else [asked.measure]
-    with silence:
-        row_values = [rows.sample(each, AllRows(), np.random.default_rng(0)).astype(np.float64) for each in measures]
+    row_values = [rows.sample(each, AllRows(), np.random.default_rng(0)).astype(np.float64) for each in measures]
     if len(row_values) == 2:
         row_values[1] = np.where(
             np.isnan(row_values[0]), row_values[1], np.nan

@@ -4,11 +4,14 @@ The attack: tell numpy to raise and Python to turn warnings into errors, ask abo
 and see whether anything happens. Every operation, measure and loss must say the same as when nobody complains.
 """
 
+import inspect
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ import holdfast as hf
 from examples import few
 from holdfast.errors import InvalidQuery
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
+from holdfast.queries.evaluate import silence
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.query import Query
 from holdfast.queries.sql.parse import from_text
@@ -243,3 +247,41 @@ def test_a_refusal_of_a_function_carries_no_value_of_it() -> None:
 
     with pytest.raises(InvalidQuery, match=r"fails on every made-up row, with ValueError\."):
         build_mean(quotes, SCHEMA)
+
+
+def interrupted_at(event: int, work: Callable[[], object]) -> bool:
+    """Do the work; interrupt it before the line of this number in the file that silences. Whether there was one."""
+    file, seen = inspect.getsourcefile(silence), 0
+
+    def watch(frame: FrameType, what: str, _: Any) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename == file and what == "line":
+            seen += 1
+            if seen == event:
+                raise KeyboardInterrupt
+        return watch
+
+    sys.settrace(watch)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def test_an_interrupt_at_any_moment_leaves_nobody_deaf() -> None:
+    """Ctrl-C between any two lines of what silences an evaluation: afterwards warnings and numpy are as before."""
+
+    @silence
+    def evaluated() -> None:
+        warnings.warn("about a row", stacklevel=1)
+
+    before, event = np.geterr(), 1
+    while interrupted_at(event, evaluated):
+        with pytest.warns(UserWarning, match="mine"):
+            warnings.warn("mine", stacklevel=1)
+        assert np.geterr() == before
+        event += 1
+    assert event > 5
