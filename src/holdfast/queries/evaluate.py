@@ -15,10 +15,8 @@ function, are dropped by a filter in front of the caller's own filters, which ig
 evaluates. `warnings.catch_warnings` is not used, because it replaces the filters of all threads.
 """
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import wraps
@@ -339,16 +337,18 @@ class _AnyWhileEvaluating:
 
 _evaluating: ContextVar[bool] = ContextVar("evaluating", default=False)
 _filter = ("ignore", _AnyWhileEvaluating(), Warning, None, 0)
-_moving = threading.Lock()
+_MOST_FILTERS = 16
 
 
 def _put_in_front() -> None:
-    """Move the filter in front of any that the caller has added since; it stays there, idle between evaluations."""
-    with _moving:
-        filters: list[object] = warnings.filters  # type: ignore[assignment]
-        with suppress(ValueError):
-            filters.remove(_filter)
-        filters.insert(0, _filter)
+    """Put the filter in front of any that the caller has added since; it stays there, idle between evaluations.
+
+    Without a lock, which an interrupt could leave held: a list changes in one step, and a few copies do no harm.
+    """
+    filters: list[object] = warnings.filters  # type: ignore[assignment]
+    filters.insert(0, _filter)
+    if filters.count(_filter) > _MOST_FILTERS:
+        filters[:] = [_filter, *(each for each in filters if each is not _filter)]
 
 
 def silence(function: Callable[P, R]) -> Callable[P, R]:
