@@ -164,7 +164,7 @@ class OfOneProcess:
 
     def _forget(self) -> None:
         """Reset the state."""
-        raise NotImplementedError
+        raise NotImplementedError  # each class that is reset after a fork says how
 
     def _check_process(self) -> int:
         """Return the number of this process; in a forked child, first reset the state, since it is the parent's."""
