@@ -40,6 +40,7 @@ _BLOCK = 1 << 16  # rows per block
 _WEIGHT_GRID = float(2**30)  # weights are integers, so that a vote does not depend on the order of summation
 
 CHART_HEIGHT, CHART_GAP = 15, 3
+CHART_LABEL = 7  # characters before the first column: a share, such as " 50.0% "
 
 
 # -- what is asked ------------------------------------------------------------------------------------------------
@@ -357,12 +358,12 @@ def chart(discovery: Discovery) -> str:
     for height in range(CHART_HEIGHT):
         at_truth = height == line(POPULATION_SHARE)
         share = POPULATION_SHARE if at_truth else top - (top - bottom) * height / (CHART_HEIGHT - 1)
-        label = f"{100 * share:5.1f}% " if height % 2 == 0 or at_truth else " " * 8
+        label = f"{100 * share:5.1f}% " if height % 2 == 0 or at_truth else ""
         background = "─" if at_truth else " "
         marks = (CHART_GAP * background).join(column.get(height, background) for column in columns)
-        lines.append(label + marks.rstrip())
+        lines.append(label.ljust(CHART_LABEL) + marks.rstrip())
     first, last = discovery.holdfast[0].asked, discovery.holdfast[-1].asked
     width = (CHART_GAP + 1) * (len(columns) - 1) + 1
     axis = f"{first:,}".ljust(width // 2) + f"{last:,} questions".rjust(width - width // 2)
     key = "● what plain means claim   ┃ holdfast's interval   ─ the truth"
-    return "\n".join([*lines, " " * 8 + axis, " " * 8 + key])
+    return "\n".join([*lines, " " * CHART_LABEL + axis, " " * CHART_LABEL + key])

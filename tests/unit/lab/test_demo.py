@@ -166,6 +166,8 @@ def test_the_terminal_picture_puts_things_where_they_are():
     lines = chart(DISCOVERY).splitlines()
     (real,) = (line for line in lines if line.startswith(" 50.0%"))
     assert "┃───┃" in real  # both intervals contain what is real
+    columns = {at for line in lines[:-1] for at, mark in enumerate(line) if mark in "┃●"}
+    assert columns == {real.index("┃"), real.rindex("┃")}  # with a label beside it or not
     above = [line for line in lines[: lines.index(real)] if "●" in line]
     assert len(above) == 2  # both claims lie above
     assert above[0].rindex("●") > above[1].index("●")  # the later one higher
