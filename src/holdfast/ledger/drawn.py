@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import chain
-from holdfast.ledger.store import START, Answered, Cost, Place, Row, Tip
+from holdfast.ledger.store import START, Answered, Cost, Entry, Place, Row, Tip
 
 
 class Opened(NamedTuple):
@@ -88,7 +88,7 @@ class Drawn:
         most `cost`. It may be called more than once; only the last call counts.
     """
 
-    __slots__ = ("_answer", "_body", "_process", "_start", "cost", "finish", "key_digest", "number")
+    __slots__ = ("_answer", "_body", "_place", "_start", "cost", "finish", "key_digest")
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Drawn:
         _check_types(question=question, answer=answer, key=key)
         _check_analyst_length(analyst)
         self.cost, self.key_digest = cost, None if key is None else chain.digest(key)
-        self._process, self._answer, self.finish, self.number = place.process, answer, finish, place.number
+        self._place, self._answer, self.finish = place, answer, finish
         self._body = {
             "analyst": analyst,
             "key": key,
@@ -131,10 +131,21 @@ class Drawn:
             start = self._written(answer, cost)
         return chain.row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
 
+    def entry(self, row: Row) -> Entry:
+        """Return the entry that `row_after` returned as a row. Its fields are at hand, unless `finish` made some."""
+        if self.finish is not None:
+            return Entry(row)
+        return Entry(row, **(self._body | {"answer": self._answer, "cost": self.cost, "place": self._place}))
+
+    @property
+    def number(self) -> int:
+        """The number of its place."""
+        return self._place.number
+
     @property
     def is_forked(self) -> bool:
         """Whether a forked child drew this for a place that its parent reserved: a place is for one answer."""
-        return self._process != os.getpid()
+        return self._place.process != os.getpid()
 
     @staticmethod
     def forked_error(location: str) -> LedgerUnavailable:

@@ -253,7 +253,7 @@ class Ledger:
         before = end = 0  # charge taken by all processes
 
         def restore() -> None:
-            with suppress(IndexError):
+            if used:
                 held.put(used.pop(), process)
 
         def decide(transaction: Transaction) -> None:
@@ -357,7 +357,9 @@ class Ledger:
         if demand is not None:
             self._held.put(ahead, process)
             self._held.asked(demand)
-        return [(Entry(row), fresh) for row, fresh in written]
+        return [
+            (one.entry(row) if fresh else Entry(row), fresh) for one, (row, fresh) in zip(answers, written, strict=True)
+        ]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ class Stock(NamedTuple):
     numbers: Ranges = ()
 
     def __add__(self, other: "Stock") -> "Stock":  # type: ignore[override]
+        if not any(other):
+            return self
         return Stock(*map(_joined, self, other))
 
     def cut(self, cost: Cost, process: int) -> tuple[Place, "Stock"] | None:
@@ -89,6 +91,10 @@ def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
     A place of another account (`APART`) always begins at the tip and is never cut from the stock, so removing one
     account's shares from the numbering never makes shares of the other overlap. The caller checks the caps.
     """
+    if not any(stock):
+        charge, intervals, number = tip.taken
+        after = tip.taking(charge + cost.charge, intervals + cost.intervals, number + 1)
+        return Grant(Place(number + 1, charge, intervals), stock, after)
     starts, left, taken = [], [], []
     for ranges, need, end in zip(stock, _needs(cost), tip.taken, strict=True):
         cut = _cut(ranges, need)

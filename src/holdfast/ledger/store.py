@@ -41,7 +41,7 @@ class Tip(NamedTuple):
 
     def taking(self, charge: int, intervals: int, places: int) -> "Tip":
         """Return this tip with these totals taken."""
-        return self._replace(taken_charge=charge, taken_intervals=intervals, places=places)
+        return Tip(*self[:5], charge, intervals, places)
 
     def after(self, row: "Row") -> "Tip":
         """Return the tip after appending a row."""
@@ -289,9 +289,11 @@ class Entry:
     previous: str
     hash: str
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, **written: Any) -> None:
+        """`written`: fields that whoever wrote the row still has; the others are decoded when they are read."""
         self._row = row
         self.seq, self.previous, self.hash = row.seq, row.previous, row.hash
+        vars(self).update(written)
 
     if not TYPE_CHECKING:  # or any name would count as an attribute
 

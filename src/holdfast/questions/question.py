@@ -172,6 +172,8 @@ class Question:
 
     def under(self, terms: Terms) -> "Question":
         """Return the question as built under these terms. Its texts are not checked again."""
+        if self.terms is terms:
+            return self
         prepared = object.__new__(Question)
         prepared.__dict__.update(self.__dict__, terms=terms)
         return prepared
@@ -303,6 +305,7 @@ class Context:
             partial(self.forecast, query, draws, scale, hint),
             usual=usual,
             work=RELEASE_WORK + rows_read * query.work,
+            terms=self.guarantee.terms,
             whole=query.speaks_of_units,
         )
 

@@ -73,6 +73,13 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+def types_in(result: Any) -> Any:
+    """Return the types of all values in plain JSON, in its shape."""
+    if isinstance(result, dict):
+        return {name: types_in(value) for name, value in result.items()}
+    return [types_in(value) for value in result] if isinstance(result, list) else type(result)
+
+
 @pytest.mark.parametrize("kind", ASKED)
 def test_the_ledger_and_the_wire_have_one_json(kind: str, tmp_path: Path) -> None:
     query, options = ASKED[kind]
@@ -90,6 +97,9 @@ def test_the_ledger_and_the_wire_have_one_json(kind: str, tmp_path: Path) -> Non
         given = session.ask(query, kind, **options)
         (entry,) = session.ledger.entries()
         assert entry.answer == given.result()
+        assert types_in(entry.answer) == types_in(
+            given.result()
+        )  # a new answer is not decoded
         assert entry.question == {"kind": kind, "text": given.question}
         sent = json.loads(json.dumps(given.to_dict(), allow_nan=False))
         assert KINDS[kind].read(sent, record_of(sent)) == given
