@@ -190,9 +190,9 @@ def build_total(
     return Total(mean.value, (min(0.0, low), max(0.0, high)), mean.where).complete()
 
 
-def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
-    """Return the mean of a number, its range cut into slices at increasing points inside it."""
-    if not isinstance(measure, Mean):
+def build_slices(measure: Share | Mean | Grouped, slices: Sequence[float]) -> Sliced:
+    """Return the mean of a number, or that of each group, its range cut into slices at increasing points inside it."""
+    if not isinstance(measure.inner if isinstance(measure, Grouped) else measure, Mean):
         raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
     low, high = measure.bounds
     cuts = _numbers("slices", slices)

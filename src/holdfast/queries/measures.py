@@ -335,10 +335,7 @@ def _labels(named: Iterable[str]) -> tuple[str, ...]:
     return (*labels, other)
 
 
-Measured = Share | Mean
-
-
-def about(measure: Measured) -> str:
+def about(measure: Composed) -> str:
     """Return the text of a measure without its leading "mean of" or "share of"."""
     return measure.text.removeprefix("mean of ").removeprefix("share of ")
 
@@ -350,14 +347,15 @@ class Quadratic(Composed):
     Parameters
     ----------
     measures
-        The values. A row that lacks one of them, or is outside `where`, does not count.
+        The values: shares, means, or the mean of one group. A row that lacks one of them, or is outside `where` or the
+        group, does not count.
     form
         The function of them; with one value, of X alone.
     everywhere
         Whether such rows count after all, as 0, so that the mean is over all rows.
     """
 
-    measures: tuple[Measured, ...]
+    measures: tuple[Composed, ...]
     form: QuadraticForm
     everywhere: bool = False
 
@@ -426,7 +424,7 @@ class Sliced(Composed):
         Which slice; -1: whether the row counts at all.
     """
 
-    measure: Share | Mean | Quadratic
+    measure: Composed
     edges: tuple[float, ...]
     place: int = 0
 

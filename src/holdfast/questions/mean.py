@@ -18,7 +18,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
-from holdfast.queries.measures import Mean, Sliced
+from holdfast.queries.measures import Mean, Share, Sliced
+from holdfast.queries.query import Composed
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.answer import (
@@ -181,18 +182,22 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     rows_read = sum(rows for _, rows in prices)
 
     def run(drawing: Drawing) -> Result:
-        drawing, lines = drawing.under(context.guarantee), []
+        drawing = drawing.under(context.guarantee)
         releases = [(drawing.release(part, draws), len(part.groups)) for part in parts]
         known = drawing.answering.groups_of_all(releases)
         values = [value for release, _ in releases for value in release.values]
-        for group, value, (interval, (low, high)) in zip(grouped.groups, values, known, strict=True):
-            one = Estimate.within(grouped.bounds, value, interval)
-            lines.append({"group": list(group), **one.to_json(), "share_low": low, "share_high": high})
-        return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
+        return _result(
+            grouped,
+            [
+                (Estimate.within(grouped.bounds, value, interval), share)
+                for value, (interval, share) in zip(values, known, strict=True)
+            ],
+        )
 
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-        return Forecast(widths=context.group_widths(parts[0], draws), remarks=(saved if count > 1 else None,))
+        narrower = _slices_hint(context, grouped.inner, draws)
+        return Forecast(widths=context.group_widths(parts[0], draws), remarks=(saved if count > 1 else None, narrower))
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     question = Question(
@@ -206,6 +211,15 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         forecast=forecast,
     )
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
+
+
+def _result(grouped: Grouped, found: Sequence[tuple[Estimate, Interval]]) -> Result:
+    """Return the result of a question by groups: what was `found` of each, and the interval for its share."""
+    lines = [
+        {"group": list(group), **one.to_json(), "share_low": low, "share_high": high}
+        for group, (one, (low, high)) in zip(grouped.groups, found, strict=True)
+    ]
+    return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
 
 
 COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
@@ -259,7 +273,8 @@ def mean(
         out, the categories declared with the data.
     slices
         For numbers with few large values: where to cut their range, increasing. Each slice gets draws of its own, for
-        the same price; the interval is narrower if most values lie in a small part of the range.
+        the same price; the interval is narrower if most values lie in a small part of the range. With `by`, each group
+        is asked with draws of its own.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
@@ -279,9 +294,11 @@ def mean(
     if until is not None and (by, margin, rows_per_query) != (None, None, None):
         raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
     if by is not None:
-        kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "slices": slices}
+        kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit}
         _leave_out("by", margin=margin, **kept)
         grouped = build_groups(query, context.schema, by=by, groups=groups, within=within, where=where)
+        if slices is not None:
+            return _in_slices(context, build_slices(grouped, slices), rows_per_query)
         return in_groups(MEAN.name, context, grouped, rows_per_query)
     if groups is not None:
         raise InvalidArgument("groups are values of by; say by what the rows are grouped.", name="groups")
@@ -302,14 +319,19 @@ def mean(
         return {**estimate.to_json(), "bounds": list(built.bounds)}
 
     def hint() -> str | None:
-        sliceable = built is plain and isinstance(plain, Mean) and context.answering.covers_slices
-        if not sliceable or margin is not None or mechanism is not None or draws < LEAST:
-            return None
-        low, high = plain.bounds
-        cuts = ", ".join(f"{low + (high - low) * part:.3g}" for part in EXAMPLE_CUTS)
-        return f"narrower for as much, where most values lie in a part of the range: give slices, such as {cuts}"
+        return _slices_hint(context, plain, draws) if built is plain and margin is None else None
 
     return context.question(MEAN.name, built, draws, run, scale=1.0, requested=margin, hint=hint)
+
+
+def _slices_hint(context: Context, measure: Share | Mean, draws: int) -> str | None:
+    """Return the remark that slices would be narrower, with an example, where they may be."""
+    sliceable = isinstance(measure, Mean) and context.mechanism is None and context.answering.covers_slices
+    if not sliceable or draws < LEAST:
+        return None
+    low, high = measure.bounds
+    cuts = ", ".join(f"{low + (high - low) * part:.3g}" for part in EXAMPLE_CUTS)
+    return f"narrower for as much, where most values lie in a part of the range: give slices, such as {cuts}"
 
 
 def _leave_out(beside: str, **options: object) -> None:
@@ -323,17 +345,19 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
     """Return the question about every slice of a number, with as many draws in all as it has without slices.
 
     If some rows may not count, they are put at an estimate of the mean, from a few draws, where a slice ends; so they
-    add no uncertainty.
+    add no uncertainty. Groups are asked one after the other, each with draws of its own: that costs what one pass over
+    all of them does.
     """
     context.answering.supports_slices()
     draws, measure = context.draws(sliced, rows_per_query), sliced.measure
-    assert isinstance(measure, Mean)
+    assert isinstance(measure, Mean | Grouped)
     if draws < LEAST:
         raise InvalidArgument(
             f"slices need at least {LEAST} rows for one answer, to share among them; this one reads {draws}. Leave"
             " slices out, or give more rows_per_query.",
             name="slices",
         )
+    parts = measure.in_passes(len(measure.groups)) if isinstance(measure, Grouped) else (measure,)
 
     def work_out(stages: Stages) -> Found:
         center, cuts, part = 0.0, list(sliced.edges[1:-1]), 1.0
@@ -344,16 +368,36 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
         value, (low, high) = stages.certain(FIRST.moved((center, 0.0)), stages.count(part), cuts)
         return center + value, (center + low, center + high)
 
-    def run(drawing: Drawing) -> Result:
-        value, (low, high) = work_out(DrawnStages((measure,), draws, sliced=True, counting=COUNTING, drawing=drawing))
-        found = Estimate.within(measure.bounds, min(1.0, max(0.0, value)), (max(0.0, low), min(1.0, high)))
-        return found.to_json() | {"bounds": list(measure.bounds)}
+    def estimate(part: Composed, drawing: Drawing) -> tuple[Estimate, Interval]:
+        stages = DrawnStages((part,), draws, sliced=True, counting=COUNTING, drawing=drawing)
+        value, (low, high) = work_out(stages)
+        found = Estimate.within(part.bounds, min(1.0, max(0.0, value)), (max(0.0, low), min(1.0, high)))
+        return found, stages.share
 
-    planned = PlannedStages((measure,), draws, sliced=True, counting=COUNTING)
+    def run(drawing: Drawing) -> Result:
+        found = [estimate(part, drawing) for part in parts]
+        if isinstance(measure, Grouped):
+            return _result(measure, found)
+        return found[0][0].to_json() | {"bounds": list(measure.bounds)}
+
+    planned = PlannedStages(parts[:1], draws, sliced=True, counting=COUNTING)
     work_out(planned)
-    cost, rows_read, work = planned.price(context)
-    identity = identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism)
-    return Question(MEAN.name, sliced.text, identity, cost, rows_read, run, work=work)
+    one, rows_read, work = planned.price(context)
+    count = len(parts)
+    question = Question(
+        MEAN.name,
+        sliced.text,
+        identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism),
+        Cost(count * one.charge, count * one.intervals),
+        count * rows_read,
+        run,
+        work=count * work,
+    )
+    return context.said_published(question, [name for part in parts[:1] for name in _key_columns(part)])
+
+
+def _key_columns(measure: Composed) -> list[str]:
+    return [name for key in measure.keys for name in key.columns] if isinstance(measure, Grouped) else []
 
 
 MEAN = kind_of(mean, Answer, GroupsAnswer)

@@ -15,7 +15,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm, quotient
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
-from holdfast.queries.measures import Measured, Quadratic, Share, about
+from holdfast.queries.measures import Quadratic, Share, about
+from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
 from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
 from holdfast.questions.kind import Kind
@@ -161,7 +162,7 @@ class MomentOf:
     """What a moment is about, and the draws of an ordinary answer."""
 
     context: Context
-    of: tuple[Measured, ...]
+    of: tuple[Composed, ...]
     draws: int
 
     @property

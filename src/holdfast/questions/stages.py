@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.moments import QuadraticForm, central
 from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.ledger import Cost
-from holdfast.queries.measures import Measured, Quadratic, Sliced
+from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
 from holdfast.questions.answer import Interval
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, identity_of
@@ -49,7 +49,7 @@ FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
 class Stages(ABC):
     """One question's stages: the values it is about, and how many draws an ordinary answer has."""
 
-    measures: tuple[Measured, ...]
+    measures: tuple[Composed, ...]
     draws: int
     sliced: bool  # whether the guarantee covers slices
     counting: float = 1 / 2  # draws, in ordinary answers, for the share of rows that count, if some may not
@@ -146,7 +146,7 @@ class Imagined(Drawing):
     values: tuple[RowValues, ...] = ()  # the values of each function
 
     @classmethod
-    def spread(cls, measures: tuple[Measured, ...], guarantee: Guarantee, deviation: float) -> "Imagined":
+    def spread(cls, measures: tuple[Composed, ...], guarantee: Guarantee, deviation: float) -> "Imagined":
         """Return independent normal numbers in the middle of their ranges, with this `deviation` in parts of them."""
         quantiles = [NormalDist(0.5, deviation).inv_cdf((place + 0.5) / IMAGINED) for place in range(IMAGINED)]
         values: list[RowValues] = []
@@ -177,6 +177,11 @@ class DrawnStages(Stages):
             counting = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0), -1)
             (found,) = self.drawing.estimates(counting, self.count(self.counting))
             self._share = max(found.guess, 1e-9), (found.low, found.high)
+
+    @property
+    def share(self) -> Interval:
+        """The interval for the share of rows that count."""
+        return self._share[1]
 
     def rough(self, form: QuadraticForm) -> float:
         """Make one release, over the whole range."""

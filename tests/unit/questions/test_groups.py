@@ -232,6 +232,30 @@ def test_slices_narrow_the_mean_of_a_number_with_few_large_values() -> None:
         session.mean("d", within=(-60, 600), slices=[0])
 
 
+def test_slices_narrow_every_group_for_the_price_of_one_pass() -> None:
+    data = delays() | {"g": np.array(["a", "b"])[np.arange(200_000) % 2]}
+    groups = ["a", "b", "nobody"]
+    with Session(data, seed=1, queries=500) as session:
+        asked = {"within": (-60, 600), "by": "g", "groups": groups}
+        price = session.price("d", **asked, slices=[0, 60, 200])
+        assert "give slices, such as" in str(session.price("d", **asked).cheaper)
+        plain, sliced = session.mean("d", **asked), session.mean("d", **asked, slices=[0, 60, 200])
+        assert price.answers == plain.cost == sliced.cost
+        assert price.rows_read == sliced.rows_read
+        for group in groups[:2]:
+            assert sliced[group].low <= 10 <= sliced[group].high
+            assert sliced[group].margin < 0.7 * plain[group].margin
+        alone = [session.mean("d", within=(-60, 600), where=f"g = '{g}'", slices=[0, 60, 200]) for g in "ab"]
+        widths = [sum(each.high - each.low for each in them) for them in ([sliced["a"], sliced["b"]], alone)]
+        assert widths[0] == pytest.approx(widths[1], rel=0.25)  # each of the four deviates by 6%
+        assert np.isnan(sliced["nobody"].value)
+        for low, high, share in zip(sliced.frame["share_low"], sliced.frame["share_high"], (0.5, 0.5, 0), strict=True):
+            assert low <= share <= high
+        assert session.mean("d", **asked, slices=[0, 60, 200]).cached
+        with pytest.raises(InvalidArgument, match="slices are for the mean of a number"):
+            session.mean("b", by="g", groups=groups, slices=[0.5])
+
+
 def test_type_checkers_see_the_options_of_a_mean() -> None:
     options = [option.name for option in MEAN.options]
     for one in get_overloads(AskMean.__call__):

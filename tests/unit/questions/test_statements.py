@@ -37,6 +37,7 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("x", "mean", {"slices": [0.1, 0.5]}),
     ("b", "mean", {"weight": "x", "largest_weight": 1}),
     ("x", "mean", {"by": "s", "groups": ["a", "b", "cc", "d"]}),
+    ("gaps", "mean", {"by": "s", "groups": ["a", "b", "d"], "slices": [0.1, 0.5]}),
     ("b", "mean", {"until": 0.2}),
     ("gaps", "std", {}),
     ("x", "covariance", {"other": "gaps"}),
