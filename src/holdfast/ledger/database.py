@@ -105,13 +105,16 @@ class ConnectionSlot:
         self.lock = threading.RLock()
         self.connection: Connection | None = None
         self.connecting = False  # whether the thread that holds the lock is opening the connection
+        self.closing = False  # set before the connection is closed, for those who look without the lock
         self.away: tuple[float, HoldfastError] | None = None  # when the database was last unreachable, and the error
 
     def close(self) -> None:
         """Close the connection; the caller must hold the lock."""
         if self.connection is not None:
+            self.closing = True
             self.connection.close()
             self.connection = None  # after closing: a child forked in between must not take it for closed
+            self.closing = False
 
 
 class DatabaseTransaction:
