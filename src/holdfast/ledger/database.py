@@ -288,8 +288,13 @@ class Database(ABC, OfOneProcess):
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
             self._check_process()
-            with self._writes.lock, self._reads.lock:
-                self._close_all()
+            # One after the other: a fork may be waiting for the first, and whoever has the second may wait for the fork.
+            for slot in (self._writes, self._reads):
+                with slot.lock:
+                    slot.close()
+            for resource in self._resources:
+                if not isinstance(resource, ConnectionSlot):
+                    resource.close()
 
     # -- writing --------------------------------------------------------------------------------------------------
 

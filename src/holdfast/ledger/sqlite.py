@@ -182,6 +182,7 @@ class SqliteStore(Database):
             if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
                 if to_write:  # only BEGIN can find the file busy: `execute_begin` waits
                     connection.execute("PRAGMA busy_timeout=0")
+                connection.execute(_HAS_LEDGERS).fetchone()  # begins the log, if it was turned on just now
                 self._logs[to_write], self._folder_state = self._logs_there(), None
         except BaseException:
             connection.close()
