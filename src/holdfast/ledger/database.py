@@ -288,7 +288,7 @@ class Database(ABC, OfOneProcess):
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
             self._check_process()
-            # One after the other: a fork may be waiting for the first, and whoever has the second may wait for the fork.
+            # One after the other: a fork may wait for the first lock, and whoever holds the second for the fork.
             for slot in (self._writes, self._reads):
                 with slot.lock:
                     slot.close()
