@@ -140,6 +140,42 @@ def test_an_index_removed_under_a_writer_is_noticed_before_it_writes_over_the_an
         assert [entry.key for entry in found.entries()][3:] == ["theirs"]
 
 
+def test_who_has_lost_the_index_leaves_the_answers_of_others_alone_when_it_is_closed(path):
+    """The last connection that is closed moves its log into the file and removes it: here, that of somebody else."""
+    with begun(path) as ledger:
+        commit(ledger, "mine")
+        path.with_name("x.ledger-shm").unlink()
+        subprocess.run([sys.executable, "-c", WRITE_ONE, str(path)], check=True, env=environment())
+    found = subprocess.run(
+        [sys.executable, "-c", LIST_ALL, str(path)], check=True, env=environment(), capture_output=True, text=True
+    )
+    assert found.stdout == "['mine', 'theirs']\n"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_process_that_has_lost_the_index_does_not_open_the_ledger_again(path, closed):
+    """SQLite would share the old index with the new connection."""
+    with begun(path) as ledger:
+        commit(ledger, "mine")
+        path.with_name("x.ledger-shm").unlink()
+        subprocess.run([sys.executable, "-c", WRITE_ONE, str(path)], check=True, env=environment())
+        if closed:
+            ledger.close()
+        with pytest.raises(LedgerUnavailable, match="removed while it was in use"):
+            begun(path)
+        path.rename(path.with_name("damaged"))
+        shutil.copy(path.with_name("damaged"), path)  # another file, with the log that is there
+        path.with_name("x.ledger-shm").unlink()
+        with begun(path) as again:
+            assert commit(again, "more").seq == 3
+
+
+LIST_ALL = """
+import sys
+from ledger_writer import begun
+
+print([entry.key for entry in begun(sys.argv[1]).entries()])
+"""
 WRITE_ONE = """
 import os, sys
 from ledger_writer import begun, commit
@@ -172,6 +208,19 @@ def test_the_log_of_a_ledger_behind_a_link_is_the_one_that_is_watched(path, tmp_
         real.with_name("y.ledger-wal").unlink()
         with pytest.raises(LedgerUnavailable, match=r"y\.ledger-wal was removed while it was in use"):
             commit(ledger, "new", charge=10**6)
+
+
+def test_a_link_may_be_made_after_the_ledger_was_looked_for(path, tmp_path):
+    with open_ledger(path, dataset=DATASET, fingerprint=FINGERPRINT) as ledger:
+        assert not ledger.begun
+        real = tmp_path / "elsewhere" / "y.ledger"
+        real.parent.mkdir()
+        subprocess.run([sys.executable, "-c", WRITE_ONE, str(real)], check=True, env=environment())
+        path.symlink_to(real)
+        assert commit(ledger).seq == 2
+        real.with_name("y.ledger-wal").unlink()
+        with pytest.raises(LedgerUnavailable, match=r"y\.ledger-wal was removed while it was in use"):
+            commit(ledger)
 
 
 def test_a_link_that_leads_elsewhere_by_now_is_refused(path, tmp_path):

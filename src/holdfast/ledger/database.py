@@ -4,6 +4,7 @@ Writers of one ledger must take turns anyway (each entry contains the hash of th
 connection would only wait inside the database instead of here. Reads are short and never wait for writers.
 """
 
+import ctypes
 import sys
 import threading
 import time
@@ -106,15 +107,24 @@ class ConnectionSlot:
         self.connection: Connection | None = None
         self.connecting = False  # whether the thread that holds the lock is opening the connection
         self.closing = False  # set before the connection is closed, for those who look without the lock
+        self.kept: Connection | None = None  # a connection that must never be closed
         self.away: tuple[float, HoldfastError] | None = None  # when the database was last unreachable, and the error
 
     def close(self) -> None:
         """Close the connection; the caller must hold the lock."""
         if self.connection is not None:
             self.closing = True
-            self.connection.close()
+            if self.connection is not self.kept:
+                self.connection.close()
             self.connection = None  # after closing: a child forked in between must not take it for closed
             self.closing = False
+
+    def keep(self) -> None:
+        """Never close the present connection, not even when the process ends."""
+        connection = self.connection
+        if connection is not None and connection is not self.kept:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # so it is never garbage-collected, either
+            self.kept = connection
 
 
 class DatabaseTransaction:

@@ -27,12 +27,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
@@ -82,13 +83,12 @@ class SqliteStore(Database):
     driver_errors = (sqlite3.Error,)
 
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
-        self._path = Path(os.path.realpath(path))  # SQLite puts the log beside the file itself, not beside a link to it
+        self._name = str(path.absolute())
+        self._follow_links()
         self._lock_file = LockFile(self._sibling("-lock"))  # set first: from `super().__init__` on, a fork closes it
         super().__init__(str(path), dataset, SQL, str(self._path))
         self._resources.append(self._lock_file)
         self._queues_since = inf  # when the committer's thread began to wait for the lock file; inf if it does not wait
-        self._name, self._folder = str(path.absolute()), str(self._path.parent)
-        self._log_names = f"{self._path}-wal", f"{self._path}-shm"
         self._own_file = own_file
         self._inspected = False
         self._inode: FileId | None = None
@@ -97,8 +97,13 @@ class SqliteStore(Database):
         self._older: FileState | None = None  # the state in which the file was found to be an older copy
         self._logs: dict[bool, LogIds] = {}  # those that the connections have open; True: the one that writes
         self._folder_state: FileState | None = None  # in which these were known to be there
-        self._log_lost = False
         self._last_thread: int | None = None  # the thread that wrote last
+        _stores.add(self)
+
+    def _follow_links(self) -> None:
+        """Find where the file is: SQLite puts the log beside the file itself, not beside a link to it."""
+        self._path = Path(os.path.realpath(self._name))
+        self._folder, self._log_names = str(self._path.parent), (f"{self._path}-wal", f"{self._path}-shm")
 
     # -- writing directly -----------------------------------------------------------------------------------------
 
@@ -173,9 +178,11 @@ class SqliteStore(Database):
         """Open the file, which must exist."""
         if self._forked_while_open:  # SQLite would believe that this process already holds the file locks
             raise self._unavailable("this process was forked while the file was open. Start the process again")
-        self._refuse_lost_log()
         if self._inode is None:  # before connecting: if interrupted here, no connection is left that nobody can close
+            self._follow_links()  # somebody may have made one since
             self._inode = _inode(str(self._path))
+        for store in _stores_of(self._inode):  # SQLite shares the index among all connections of a process
+            store._check_log()
         self._logs.pop(to_write, None)
         connection = self._connect(self._path)
         try:
@@ -261,6 +268,12 @@ class SqliteStore(Database):
     def _patience(self) -> float:
         return min(LOCK_TIMEOUT, self.patience)
 
+    def close(self) -> None:
+        """Close both connections, unless the log was removed: then they are left alone for good."""
+        with suppress(HoldfastError):
+            self._check_log()
+        super().close()
+
     def close_for_fork(self) -> None:
         """Close the lock file, too: a child that inherited it would keep the lock after its parent is killed."""
         super().close_for_fork()
@@ -328,8 +341,12 @@ class SqliteStore(Database):
         Or if its index was: the next process would begin another, and the two would write over each other's answers.
         """
         if self._log_is_gone():
-            self._state_of_file()  # raises if the file is gone too: the folder was moved, or is out of reach
-            self._log_lost |= self._log_is_gone()
+            state = self._state_of_file()  # raises if the file is gone too: the folder was moved, or is out of reach
+            if self._log_is_gone():
+                _lost.add(state[0])
+                # Closed, they would move an old log into the file, and remove the one that others write to.
+                for slot in (self._reads, self._writes):
+                    slot.keep()
         self._refuse_lost_log()
 
     def _log_is_gone(self) -> bool:
@@ -353,7 +370,7 @@ class SqliteStore(Database):
         there = self._logs_there()
         for slot, connection, logs in opened:
             # Only if it is open still: SQLite removes both with the last connection, which a fork closes at any moment.
-            if (logs != there or None in there) and slot.connection is connection and not slot.closing:
+            if (logs != there or there[0] is None) and slot.connection is connection and not slot.closing:
                 return True
         # Dates may be as coarse as a clock tick, or a second: another change just now could have the same date.
         if folder is not None and folder[1] % 10**9 and time.time_ns() - folder[1] > _TICK:
@@ -365,7 +382,7 @@ class SqliteStore(Database):
         return _inode(log), _inode(index)
 
     def _refuse_lost_log(self) -> None:
-        if self._log_lost:
+        if self._inode in _lost:
             raise self._unavailable(
                 f"its log {self._path.name}-wal was removed while it was in use, or the -shm file beside it, perhaps"
                 " with answers in it. End all programs that use the ledger, then restore both from a backup"
@@ -469,6 +486,18 @@ class SqliteStore(Database):
 
     def _unavailable(self, fact: str) -> LedgerUnavailable:
         return LedgerUnavailable(f"Ledger {self.location} cannot be used: {fact}.", location=self.location)
+
+
+_stores: WeakSet[SqliteStore] = WeakSet()
+_lost: set[FileId] = set()  # ledgers whose log was removed while this process had it open
+
+
+def _stores_of(file: FileId | None) -> list[SqliteStore]:
+    while True:
+        try:
+            return [store for store in _stores if store._inode == file]
+        except RuntimeError:  # another thread has added one
+            continue
 
 
 def _code(error: Exception) -> int:
