@@ -134,7 +134,7 @@ class DatabaseTransaction:
         self._sql, self._dataset, self._connection = sql, dataset, connection
         found = connection.execute(sql.lock, (dataset,)).fetchone()
         self._start = self._tip = None if found is None else Tip._make(found)
-        self.decided = False
+        self.committed = False
 
     def start(self) -> Tip | None:
         """Return the tip at the start of the transaction."""
@@ -166,7 +166,6 @@ class DatabaseTransaction:
         """Write the new tip, if it has changed."""
         if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
-        self.decided = True
 
 
 class Database(ABC, OfOneProcess):
@@ -354,6 +353,7 @@ class Database(ABC, OfOneProcess):
                 self._check_transaction(connection)
                 transaction.finish()
                 deciding = False  # until here a failure is certain to be undone; that of a COMMIT is not
+            transaction.committed = True
         except BaseException as error:
             if not batch:
                 raise

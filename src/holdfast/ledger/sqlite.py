@@ -135,6 +135,7 @@ class SqliteStore(Database):
                         decide(transaction)
                         transaction.finish()
                         self.commit(connection)
+                        transaction.committed = True
                 except BlockingIOError:
                     return False  # leave the waiting to the committer's thread, so that this one can be interrupted
                 except ValueError:
