@@ -357,16 +357,15 @@ class SqliteStore(Database):
         next change of a file more finely once somebody has read its dates, and the commit after each look would have to
         write that date, too, which makes it a third slower.
         """
-        slots = ((False, self._reads), (True, self._writes))
+        folder = _state(self._folder)
+        if folder is not None and folder == self._folder_state:
+            return False
         opened = [
             (slot, connection, logs)
-            for to_write, slot in slots
+            for to_write, slot in ((False, self._reads), (True, self._writes))
             if (connection := slot.connection) is not None and (logs := self._logs.get(to_write)) is not None
         ]
         if not opened:
-            return False
-        folder = _state(self._folder)
-        if folder is not None and folder == self._folder_state:
             return False
         there = self._logs_there()
         for slot, connection, logs in opened:
