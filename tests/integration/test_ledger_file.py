@@ -2,13 +2,17 @@
 
 import fcntl
 import os
+import shutil
 import stat
+import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -17,7 +21,7 @@ import pytest
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger import Cost, Drawn, open_ledger, sqlite
 from holdfast.ledger.database import DatabaseTransaction
-from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms, write
+from ledger_writer import DATASET, FINGERPRINT, begun, commit, environment, terms, write
 
 
 @pytest.fixture
@@ -116,12 +120,145 @@ def test_a_log_removed_under_a_writer_is_noticed(path, together):
                 commit(ledger, "new", charge=10**6)
 
 
+def test_an_index_removed_under_a_writer_is_noticed_before_it_writes_over_the_answers_of_others(path):
+    """Where the log ends is in its index: of two processes with an index each, one overwrites what the other wrote."""
+    with begun(path) as ledger:
+        for _ in range(3):
+            commit(ledger)
+        place = ledger.reserve(Cost(1, 1))
+        path.with_name("x.ledger-shm").unlink()
+        elsewhere = subprocess.run(
+            [sys.executable, "-c", WRITE_ONE, str(path)], check=True, env=environment(), capture_output=True, text=True
+        )
+        assert elsewhere.stdout == "4\n"
+        with pytest.raises(LedgerUnavailable, match=r"or the -shm file beside it"):
+            ledger.commit(Drawn(place, key="mine", question={}, answer={}, cost=Cost(1, 1), rows_read=1))
+        copy = path.with_name("copy.ledger")
+        for suffix in ("", "-wal"):  # as it is found after a crash
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    with begun(copy) as found:
+        assert [entry.key for entry in found.entries()][3:] == ["theirs"]
+
+
+def test_who_has_lost_the_index_leaves_the_answers_of_others_alone_when_it_is_closed(path):
+    """The last connection that is closed moves its log into the file and removes it: here, that of somebody else."""
+    with begun(path) as ledger:
+        commit(ledger, "mine")
+        path.with_name("x.ledger-shm").unlink()
+        subprocess.run([sys.executable, "-c", WRITE_ONE, str(path)], check=True, env=environment())
+    found = subprocess.run(
+        [sys.executable, "-c", LIST_ALL, str(path)], check=True, env=environment(), capture_output=True, text=True
+    )
+    assert found.stdout == "['mine', 'theirs']\n"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_process_that_has_lost_the_index_does_not_open_the_ledger_again(path, closed):
+    """SQLite would share the old index with the new connection."""
+    with begun(path) as ledger:
+        commit(ledger, "mine")
+        path.with_name("x.ledger-shm").unlink()
+        subprocess.run([sys.executable, "-c", WRITE_ONE, str(path)], check=True, env=environment())
+        if closed:
+            ledger.close()
+        with pytest.raises(LedgerUnavailable, match="removed while it was in use"):
+            begun(path)
+        path.rename(path.with_name("damaged"))
+        shutil.copy(path.with_name("damaged"), path)  # another file, with the log that is there
+        path.with_name("x.ledger-shm").unlink()
+        with begun(path) as again:
+            assert commit(again, "more").seq == 3
+
+
+LIST_ALL = """
+import sys
+from ledger_writer import begun
+
+print([entry.key for entry in begun(sys.argv[1]).entries()])
+"""
+WRITE_ONE = """
+import os, sys
+from ledger_writer import begun, commit
+
+print(commit(begun(sys.argv[1]), "theirs").seq, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("suffixes", [["-wal"], ["-shm"], ["-wal", "-shm"]])
+def test_a_log_removed_after_the_first_look_and_before_the_first_write_is_noticed(path, suffixes):
+    """The connection that writes would find a new log, and the one that reads would go on with the old one."""
+    begun(path).close()
+    with open_ledger(path, dataset=DATASET, fingerprint=FINGERPRINT) as ledger:
+        assert ledger.head.seq == 0
+        for suffix in suffixes:
+            path.with_name(path.name + suffix).unlink()
+        with pytest.raises(LedgerUnavailable, match="removed while it was in use"):
+            commit(ledger)
+
+
+def test_the_log_of_a_ledger_behind_a_link_is_the_one_that_is_watched(path, tmp_path):
+    real = tmp_path / "elsewhere" / "y.ledger"
+    real.parent.mkdir()
+    begun(real).close()
+    path.symlink_to(real)
+    with begun(path) as ledger:
+        for _ in range(3):
+            commit(ledger)
+        real.with_name("y.ledger-wal").unlink()
+        with pytest.raises(LedgerUnavailable, match=r"y\.ledger-wal was removed while it was in use"):
+            commit(ledger, "new", charge=10**6)
+
+
+def test_a_link_may_be_made_after_the_ledger_was_looked_for(path, tmp_path):
+    with open_ledger(path, dataset=DATASET, fingerprint=FINGERPRINT) as ledger:
+        assert not ledger.begun
+        real = tmp_path / "elsewhere" / "y.ledger"
+        real.parent.mkdir()
+        subprocess.run([sys.executable, "-c", WRITE_ONE, str(real)], check=True, env=environment())
+        path.symlink_to(real)
+        assert commit(ledger).seq == 2
+        real.with_name("y.ledger-wal").unlink()
+        with pytest.raises(LedgerUnavailable, match=r"y\.ledger-wal was removed while it was in use"):
+            commit(ledger)
+
+
+def test_a_link_that_leads_elsewhere_by_now_is_refused(path, tmp_path):
+    begun(tmp_path / "one").close()
+    shutil.copy(tmp_path / "one", tmp_path / "other")
+    path.symlink_to(tmp_path / "one")
+    with begun(path) as ledger:
+        commit(ledger)
+        path.unlink()
+        path.symlink_to(tmp_path / "other")
+        with pytest.raises(LedgerUnavailable, match="moved or replaced"):
+            commit(ledger, "new", charge=10**6)
+
+
+def test_another_file_system_mounted_over_the_folder_is_noticed(path, monkeypatch):
+    """A snapshot of the disk has the same names, inodes and dates."""
+    with begun(path) as ledger:
+        commit(ledger)
+        found = os.stat
+
+        def mounted(name: str) -> SimpleNamespace:
+            there = found(name)
+            fields = ("st_ino", "st_mtime_ns", "st_ctime_ns", "st_size")
+            return SimpleNamespace(st_dev=there.st_dev + 1, **{field: getattr(there, field) for field in fields})
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite.os, "stat", mounted)
+            with pytest.raises(LedgerUnavailable, match="moved or replaced"):
+                commit(ledger, "new", charge=10**6)
+
+
 def test_the_log_is_looked_at_only_after_its_folder_has_changed(path, monkeypatch):
     """Each look would make the next commit slower: Linux then dates the next change of the log more finely."""
     look, looks = sqlite._inode, []
     with begun(path) as ledger:
         commit(ledger)
-        monkeypatch.setattr(sqlite, "_inode", lambda name: looks.append(name) or look(name))
+        log_only = lambda name: name.endswith("-wal") and looks.append(name)  # noqa: E731
+        monkeypatch.setattr(sqlite, "_inode", lambda name: log_only(name) or look(name))
         monkeypatch.setattr(sqlite, "_TICK", 10**18)
         for _ in range(3):  # the folder changed just now, and once more in the same tick would not show
             commit(ledger)

@@ -682,6 +682,57 @@ def test_an_interrupt_at_the_start_of_a_fork_leaves_no_lock_and_no_connection_to
     assert run_script(INTERRUPTED_FORK, tmp_path / "x.ledger") == 0
 
 
+CLOSED_DURING_A_FORK = """
+import os, sys, threading
+from holdfast.errors import HoldfastError
+from holdfast.ledger import Cost, database
+from ledger_writer import begun, write
+
+ledger = begun(sys.argv[1])
+write(ledger, None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+store, opening = ledger._store, database.opening
+reading, forking = threading.Event(), threading.Event()
+
+class Late:  # a thread that is about to connect gets here just after a fork has begun
+    def __enter__(self):
+        reading.set()
+        forking.wait()
+        opening.acquire()
+    def __exit__(self, *_):
+        opening.release()
+
+def read():
+    try:
+        store.find("k")
+    except HoldfastError:  # closed
+        pass
+
+with store._reads.lock:
+    store._reads.close()
+database.opening = Late()
+reader = threading.Thread(target=read)
+reader.start()
+reading.wait()
+closer = threading.Thread(target=store.close)
+closer.start()
+while store._writes.connection is not None and store._writes.lock.acquire(blocking=False):
+    store._writes.lock.release()
+before = store.close_for_fork
+store.close_for_fork = lambda: (forking.set(), before())
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+reader.join()
+closer.join()
+os._exit(7)
+"""
+
+
+def test_who_closes_a_ledger_during_a_fork_waits_for_no_thread_that_waits_for_the_fork(tmp_path):
+    assert run_script(CLOSED_DURING_A_FORK, tmp_path / "x.ledger") == 7
+
+
 def test_two_threads_that_serve_one_committer_do_everything_once():
     committer, lock, done = GroupCommitter("here"), threading.Lock(), []
 

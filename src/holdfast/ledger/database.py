@@ -4,6 +4,7 @@ Writers of one ledger must take turns anyway (each entry contains the hash of th
 connection would only wait inside the database instead of here. Reads are short and never wait for writers.
 """
 
+import ctypes
 import sys
 import threading
 import time
@@ -105,13 +106,25 @@ class ConnectionSlot:
         self.lock = threading.RLock()
         self.connection: Connection | None = None
         self.connecting = False  # whether the thread that holds the lock is opening the connection
+        self.closing = False  # set before the connection is closed, for those who look without the lock
+        self.kept: Connection | None = None  # a connection that must never be closed
         self.away: tuple[float, HoldfastError] | None = None  # when the database was last unreachable, and the error
 
     def close(self) -> None:
         """Close the connection; the caller must hold the lock."""
         if self.connection is not None:
-            self.connection.close()
+            self.closing = True
+            if self.connection is not self.kept:
+                self.connection.close()
             self.connection = None  # after closing: a child forked in between must not take it for closed
+            self.closing = False
+
+    def keep(self) -> None:
+        """Never close the present connection, not even when the process ends."""
+        connection = self.connection
+        if connection is not None and connection is not self.kept:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # so it is never garbage-collected, either
+            self.kept = connection
 
 
 class DatabaseTransaction:
@@ -121,7 +134,7 @@ class DatabaseTransaction:
         self._sql, self._dataset, self._connection = sql, dataset, connection
         found = connection.execute(sql.lock, (dataset,)).fetchone()
         self._start = self._tip = None if found is None else Tip._make(found)
-        self.decided = False
+        self.committed = False
 
     def start(self) -> Tip | None:
         """Return the tip at the start of the transaction."""
@@ -153,7 +166,6 @@ class DatabaseTransaction:
         """Write the new tip, if it has changed."""
         if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
-        self.decided = True
 
 
 class Database(ABC, OfOneProcess):
@@ -285,8 +297,13 @@ class Database(ABC, OfOneProcess):
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
             self._check_process()
-            with self._writes.lock, self._reads.lock:
-                self._close_all()
+            # One after the other: a fork may wait for the first lock, and whoever holds the second for the fork.
+            for slot in (self._writes, self._reads):
+                with slot.lock:
+                    slot.close()
+            for resource in self._resources:
+                if not isinstance(resource, ConnectionSlot):
+                    resource.close()
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -336,6 +353,7 @@ class Database(ABC, OfOneProcess):
                 self._check_transaction(connection)
                 transaction.finish()
                 deciding = False  # until here a failure is certain to be undone; that of a COMMIT is not
+            transaction.committed = True
         except BaseException as error:
             if not batch:
                 raise

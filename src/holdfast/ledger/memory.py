@@ -12,7 +12,7 @@ class MemoryStore:
     """Rows in a list. The store itself serves as the write transaction, behind a lock."""
 
     address: str | None = None
-    decided = True  # nothing is undone
+    committed = True  # nothing is undone
     patience = 0.0  # no other process writes
 
     def __init__(self, dataset: str) -> None:

@@ -286,15 +286,15 @@ class Held(OfOneProcess):
     def under_way(self, places: int, within: Transaction | None = None) -> int:
         """Return how many statements the questions make that this process is answering, at the first `places` places.
 
-        Beyond them are places whose reservation was not written. Nor was it if its transaction was undone, before it
-        was all decided: then the place may be another process's by now.
+        Beyond them are places whose reservation was not written. Nor was it if its transaction was not committed: then
+        the place may be another process's by now.
         """
         self._check_process()
         total = 0
         for number, (asking, statements, reserving) in list(self._under_way.items()):  # a copy: other threads change it
             if asking.ended:
                 self.not_answering(number)
-            elif number <= places and (reserving.decided or reserving is within):
+            elif number <= places and (reserving.committed or reserving is within):
                 total += statements
         return total
 

@@ -27,12 +27,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
@@ -53,7 +54,11 @@ _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
 BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"""
 
-FileState = tuple[int, int, int, int]  # inode, times and size: changes whenever the file, or the list of a folder, does
+FileId = tuple[int, int]  # device and inode: another file system mounted here may have the same inodes
+FileState = tuple[
+    FileId, int, int, int
+]  # with times and size: changes whenever the file, or the list of a folder, does
+LogIds = tuple[FileId | None, FileId | None]  # of the write-ahead log, and of its index, which says where the log ends
 
 _ledgers, _entries, _index = TABLES
 SQL = Statements(
@@ -78,22 +83,27 @@ class SqliteStore(Database):
     driver_errors = (sqlite3.Error,)
 
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
-        self._path = path.absolute()
+        self._name = str(path.absolute())
+        self._follow_links()
         self._lock_file = LockFile(self._sibling("-lock"))  # set first: from `super().__init__` on, a fork closes it
-        super().__init__(str(path), dataset, SQL, os.path.realpath(path))
+        super().__init__(str(path), dataset, SQL, str(self._path))
         self._resources.append(self._lock_file)
         self._queues_since = inf  # when the committer's thread began to wait for the lock file; inf if it does not wait
-        self._name, self._log_name, self._folder = str(self._path), f"{self._path}-wal", str(self._path.parent)
         self._own_file = own_file
         self._inspected = False
-        self._inode: int | None = None
+        self._inode: FileId | None = None
         self._state: FileState | None = None  # of the file, when it was last checked
         self._seq = -1  # the newest entry in the file then
         self._older: FileState | None = None  # the state in which the file was found to be an older copy
-        self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
-        self._folder_state: FileState | None = None  # in which that log was known to be there
-        self._log_lost = False
+        self._logs: dict[bool, LogIds] = {}  # those that the connections have open; True: the one that writes
+        self._folder_state: FileState | None = None  # in which these were known to be there
         self._last_thread: int | None = None  # the thread that wrote last
+        _stores.add(self)
+
+    def _follow_links(self) -> None:
+        """Find where the file is: SQLite puts the log beside the file itself, not beside a link to it."""
+        self._path = Path(os.path.realpath(self._name))
+        self._folder, self._log_names = str(self._path.parent), (f"{self._path}-wal", f"{self._path}-shm")
 
     # -- writing directly -----------------------------------------------------------------------------------------
 
@@ -125,6 +135,7 @@ class SqliteStore(Database):
                         decide(transaction)
                         transaction.finish()
                         self.commit(connection)
+                        transaction.committed = True
                 except BlockingIOError:
                     return False  # leave the waiting to the committer's thread, so that this one can be interrupted
                 except ValueError:
@@ -146,7 +157,6 @@ class SqliteStore(Database):
     def tip(self) -> Tip | None:
         """Return the tip; raise if another file has replaced the one that was opened."""
         self._check_same_file()
-        self._check_log()
         return super().tip()
 
     # -- what differs from other databases --------------------------------------------------------------------------
@@ -169,13 +179,22 @@ class SqliteStore(Database):
         """Open the file, which must exist."""
         if self._forked_while_open:  # SQLite would believe that this process already holds the file locks
             raise self._unavailable("this process was forked while the file was open. Start the process again")
-        self._refuse_lost_log()
         if self._inode is None:  # before connecting: if interrupted here, no connection is left that nobody can close
-            self._inode = _inode(self._name)
+            self._follow_links()  # somebody may have made one since
+            self._inode = _inode(str(self._path))
+        for store in _stores_of(self._inode):  # SQLite shares the index among all connections of a process
+            store._check_log()
+        self._logs.pop(to_write, None)
         connection = self._connect(self._path)
-        if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
-            connection.execute("PRAGMA busy_timeout=0")  # only BEGIN can find the file busy: `execute_begin` waits
-            self._log_inode, self._folder_state = _inode(self._log_name), None
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+                if to_write:  # only BEGIN can find the file busy: `execute_begin` waits
+                    connection.execute("PRAGMA busy_timeout=0")
+                connection.execute(_HAS_LEDGERS).fetchone()  # begins the log, if it was turned on just now
+                self._logs[to_write], self._folder_state = self._logs_there(), None
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def commit(self, connection: Any) -> None:
@@ -250,6 +269,12 @@ class SqliteStore(Database):
     def _patience(self) -> float:
         return min(LOCK_TIMEOUT, self.patience)
 
+    def close(self) -> None:
+        """Close both connections, unless the log was removed: then they are left alone for good."""
+        with suppress(HoldfastError):
+            self._check_log()
+        super().close()
+
     def close_for_fork(self) -> None:
         """Close the lock file, too: a child that inherited it would keep the lock after its parent is killed."""
         super().close_for_fork()
@@ -273,7 +298,7 @@ class SqliteStore(Database):
                     self._older = state
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, max(seq, self._seq)
-        self._refuse_lost_log()  # only if known to be lost: `commit` checks whether it was lost just now
+        self._check_log()
 
     def _state_of_file(self) -> FileState:
         """Return the state of the file, which must be the one that was opened."""
@@ -312,38 +337,55 @@ class SqliteStore(Database):
         return -1 if found is None else Tip._make(found).seq
 
     def _check_log(self) -> None:
-        """Refuse to continue if the write-ahead log was removed: it holds answers, and others cannot see new ones."""
+        """Refuse to continue if the write-ahead log was removed: it holds answers, and others cannot see new ones.
+
+        Or if its index was: the next process would begin another, and the two would write over each other's answers.
+        """
         if self._log_is_gone():
-            with self._writes.lock:  # a thread that closes the last connection, as before a fork, removes the log, too
-                if self._log_is_gone():
-                    self._state_of_file()  # raises if the file is gone too: the folder was moved, or is out of reach
-                    self._log_lost |= self._log_is_gone()
+            state = self._state_of_file()  # raises if the file is gone too: the folder was moved, or is out of reach
+            if self._log_is_gone():
+                _lost.add(state[0])
+                # Closed, they would move an old log into the file, and remove the one that others write to.
+                for slot in (self._reads, self._writes):
+                    slot.keep()
         self._refuse_lost_log()
 
     def _log_is_gone(self) -> bool:
-        """Whether the log that the writing connection has open was removed or replaced.
+        """Whether the log or the index that a connection has open was removed or replaced.
 
-        While its folder is unchanged it was not, and it is better not looked at: Linux (since 6.13) dates the next
-        change of a file more finely once somebody has read its dates, and the commit after each look would have to
+        While their folder is unchanged they were not, and the log is better not looked at: Linux (since 6.13) dates the
+        next change of a file more finely once somebody has read its dates, and the commit after each look would have to
         write that date, too, which makes it a third slower.
         """
-        if self._log_inode is None or self._writes.connection is None:
-            return False
         folder = _state(self._folder)
         if folder is not None and folder == self._folder_state:
             return False
-        if _inode(self._log_name) != self._log_inode:
-            return True
+        opened = [
+            (slot, connection, logs)
+            for to_write, slot in ((False, self._reads), (True, self._writes))
+            if (connection := slot.connection) is not None and (logs := self._logs.get(to_write)) is not None
+        ]
+        if not opened:
+            return False
+        there = self._logs_there()
+        for slot, connection, logs in opened:
+            # Only if it is open still: SQLite removes both with the last connection, which a fork closes at any moment.
+            if (logs != there or there[0] is None) and slot.connection is connection and not slot.closing:
+                return True
         # Dates may be as coarse as a clock tick, or a second: another change just now could have the same date.
         if folder is not None and folder[1] % 10**9 and time.time_ns() - folder[1] > _TICK:
             self._folder_state = folder
         return False
 
+    def _logs_there(self) -> LogIds:
+        log, index = self._log_names
+        return _inode(log), _inode(index)
+
     def _refuse_lost_log(self) -> None:
-        if self._log_lost:
+        if self._inode in _lost:
             raise self._unavailable(
-                f"its log {self._path.name}-wal was removed while it was in use, perhaps with answers in it. End all"
-                " programs that use the ledger, then restore both from a backup"
+                f"its log {self._path.name}-wal was removed while it was in use, or the -shm file beside it, perhaps"
+                " with answers in it. End all programs that use the ledger, then restore both from a backup"
             )
 
     def probe(self) -> None:
@@ -446,12 +488,24 @@ class SqliteStore(Database):
         return LedgerUnavailable(f"Ledger {self.location} cannot be used: {fact}.", location=self.location)
 
 
+_stores: WeakSet[SqliteStore] = WeakSet()
+_lost: set[FileId] = set()  # ledgers whose log was removed while this process had it open
+
+
+def _stores_of(file: FileId | None) -> list[SqliteStore]:
+    while True:
+        try:
+            return [store for store in _stores if store._inode == file]
+        except RuntimeError:  # another thread has added one
+            continue
+
+
 def _code(error: Exception) -> int:
     code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code
 
 
-def _inode(path: str) -> int | None:
+def _inode(path: str) -> FileId | None:
     found = _state(path)
     return None if found is None else found[0]
 
@@ -461,7 +515,7 @@ def _state(path: str) -> FileState | None:
         found = os.stat(path)
     except OSError:  # gone, or out of reach
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+    return (found.st_dev, found.st_ino), found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def _sync(path: Path) -> None:

@@ -66,7 +66,7 @@ START = Tip(-1, "0" * 64, 0, 0)  # the tip before the first entry
 class Transaction(Protocol):
     """An open write transaction: nobody else writes to this ledger until it ends."""
 
-    decided: bool  # whether all of it was decided, and is written unless that fails; never if it is decided anew
+    committed: bool  # whether all of it is known to be written
 
     def start(self) -> Tip | None:
         """Return the tip at the start of the transaction; None if there is no ledger."""

@@ -12,15 +12,19 @@ numpy arrays where a column holds numbers or booleans and none is missing.
 `silence` holds however the caller has set up numpy and Python: numpy's own warnings (division by zero, overflow,
 underflow) are switched off for the context that evaluates. Warnings from other code, such as the caller's Python
 function, are dropped by a filter in front of the caller's own filters, which ignores everything while this context
-evaluates. `warnings.catch_warnings` is not used, because it replaces the filters of all threads.
+evaluates. Polars calls Python functions (`map_elements`) in threads of its own, which have no context: there everything
+is ignored while anybody evaluates. Only threads that the caller's function starts itself are not silenced.
+`warnings.catch_warnings` is not used, because it replaces the filters of all threads.
 """
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
+from weakref import ref
 
 import numpy as np
 import polars as pl
@@ -323,6 +327,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _Evaluation:
+    """An evaluation, from when its context is made until that is gone."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _AnyWhileEvaluating:
     """Takes the place of a filter's message pattern: matches all messages while this context evaluates, else none.
 
@@ -332,10 +342,16 @@ class _AnyWhileEvaluating:
     pattern = "(?!)"
 
     def match(self, message: str) -> bool:
-        return _evaluating.get()
+        return _evaluating.get() is not None or (bool(_under_way) and _is_foreign(threading.current_thread()))
 
 
-_evaluating: ContextVar[bool] = ContextVar("evaluating", default=False)
+def _is_foreign(thread: threading.Thread) -> bool:
+    """Whether Python has not started this thread."""
+    return isinstance(thread, threading._DummyThread)
+
+
+_evaluating: ContextVar[_Evaluation | None] = ContextVar("evaluating", default=None)
+_under_way: set[ref[_Evaluation]] = set()  # added and discarded in C: no interrupt can come between
 _filter = ("ignore", _AnyWhileEvaluating(), Warning, None, 0)
 _MOST_FILTERS = 16
 
@@ -365,7 +381,11 @@ def silence(function: Callable[P, R]) -> Callable[P, R]:
         return copy_context().run(quietly, *args, **kwargs)
 
     def quietly(*args: P.args, **kwargs: P.kwargs) -> R:
-        _evaluating.set(True)
+        if _evaluating.get() is None:
+            evaluation = _Evaluation()
+            _under_way.add(ref(evaluation, _under_way.discard))
+            _evaluating.set(evaluation)
+            del evaluation  # a traceback would keep it
         np.seterr(all="ignore")  # numpy keeps its error state in the context, too
         return function(*args, **kwargs)
 

@@ -4,8 +4,10 @@ The trial (`synthetic.must_be_rowwise`) cannot prove that a function looks at on
 accepted only from code that uses the library directly, never over a network.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -71,7 +73,7 @@ def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
     fault: BaseException | None = None
     for batch in (rows, *rows.iter_slices(1)):
         try:
-            return _array(function(batch), batch.height).dtype == np.bool_
+            return _series(function(batch), batch.height).dtype == pl.Boolean
         except InvalidQuery:
             raise
         except FAILURES as error:
@@ -82,38 +84,54 @@ def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
     )
 
 
-def _array(result: pl.Series | ArrayLike, count: int) -> BatchValues:
-    """Return what a function returned as an array of booleans or floats, or refuse it."""
+def _series(result: pl.Series | ArrayLike, count: int) -> pl.Series:
+    """Return what a function returned as a series of booleans or numbers, or refuse it."""
     if isinstance(result, pl.DataFrame | pl.Expr | str | bytes | dict) or np.isscalar(result) or result is None:
         raise InvalidQuery(f"A function must return one value per row; got {type(result).__name__}.")
     if isinstance(result, pl.Series):
         series = result
     elif isinstance(result, list | tuple):
-        series = pl.Series(list(result), strict=False)
+        series = _from_values(result)
     else:
         array = np.asarray(result)
         if array.dtype != object and array.dtype.kind not in "biuf":
             raise InvalidQuery(f"A function must return booleans or numbers; got {array.dtype}.")
         if array.ndim != 1:
             raise InvalidQuery(f"A function must return one value per row; got an array of shape {array.shape}.")
-        series = pl.Series(array.tolist() if array.dtype == object else array, strict=False)
+        series = _from_values(array.tolist()) if array.dtype == object else pl.Series(array)
     if series.len() != count:
         raise InvalidQuery(f"A function must return one value per row ({count}); got {series.len()}.")
-    if series.dtype == pl.Boolean:
-        return booleans(series)
-    if series.dtype.is_numeric() or series.dtype == pl.Null:
-        return floats(series)
+    if series.dtype == pl.Boolean or series.dtype.is_numeric() or series.dtype == pl.Null:
+        return series
     raise InvalidQuery(f"A function must return booleans or numbers; got {series.dtype}.")
+
+
+def _from_values(values: Iterable[object]) -> pl.Series:
+    """Convert value by value: Polars would convert all values of a list to a type that depends on the others."""
+    plain = [_plain(each) for each in values]
+    if {type(each) for each in plain} - {type(None)} == {bool}:
+        return pl.Series(plain, dtype=pl.Boolean)
+    return pl.Series([None if each is None else float(each) for each in plain], dtype=pl.Float64)
+
+
+def _plain(value: object) -> bool | float | None:
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, Real | Decimal):
+        return float(value)
+    raise InvalidQuery(f"A function must return booleans or numbers; got {type(value).__name__}.")
 
 
 def _values(function: BatchFunction, rows: pl.DataFrame, *, boolean: bool) -> BatchValues:
     """Call the function on the batch; if it fails, on parts of it, so that no row affects another."""
 
     def value(batch: pl.DataFrame) -> NDArray[Any]:
-        values = _array(function(batch), batch.height)
-        if boolean and values.dtype != np.bool_:
+        values = _series(function(batch), batch.height)
+        if boolean and values.dtype != pl.Boolean:
             raise InvalidQuery("A function must return booleans for all rows or for none.")
-        return values if boolean else values.astype(np.float64, copy=False)
+        return booleans(values) if boolean else floats(values)
 
     def missing(count: int) -> NDArray[Any]:
         return np.zeros(count, np.bool_) if boolean else np.full(count, np.nan)

@@ -50,8 +50,9 @@ class StandingPlan:
     ) -> None:
         self._rows, self._schema, self._ledger = rows, schema, ledger
         self._request, self._randomness = request, randomness
+        self._explored = explored_beside(rows)
         self._beside = Beside(
-            explored=explored_beside(rows),
+            explored=lambda: self._explored(),
             ids=partial(ids_of, rows),
             others=ids_beside(rows),
             starts=partial(unit_starts_of, rows),
@@ -100,8 +101,7 @@ class StandingPlan:
 
     def explore(self, rows: RowSource) -> None:
         """Use these `rows` as the exploration part."""
-        self._beside = replace(self._beside, explored=lambda: rows)
-        self.standing = replace(self.standing, context=replace(self.standing.context, beside=self._beside))
+        self._explored = lambda: rows  # one step, whichever plan another thread lets stand meanwhile
 
     def _recorded(self) -> Standing:
         """Return the plan that the ledger records; refuse a request that contradicts it."""

@@ -4,6 +4,7 @@ The attack: tell numpy to raise and Python to turn warnings into errors, ask abo
 and see whether anything happens. Every operation, measure and loss must say the same as when nobody complains.
 """
 
+import _thread
 import inspect
 import sys
 import threading
@@ -115,7 +116,22 @@ def only_x(schema: Schema) -> Schema:
     return replace(schema, columns=(schema["x"],))
 
 
-FUNCTIONS: list[Callable[[pl.DataFrame], Any]] = [_warns_of_extremes, _divides, _means_of_nothing]
+def _in_threads_of_polars(rows: pl.DataFrame) -> Any:
+    def of_one(x: float | None) -> bool:
+        if x is not None and abs(x) > 1e299:
+            warnings.warn("an extreme row", stacklevel=1)
+        return bool(1 / np.float64(x or 0) > 0)
+
+    positive = pl.col("x").map_elements(of_one, return_dtype=pl.Boolean, skip_nulls=False)
+    return rows.select(positive, again=positive)["again"]
+
+
+FUNCTIONS: list[Callable[[pl.DataFrame], Any]] = [
+    _warns_of_extremes,
+    _divides,
+    _means_of_nothing,
+    _in_threads_of_polars,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -139,6 +155,26 @@ def test_a_function_that_panics_has_no_value_for_its_row() -> None:
     source = memory_rows(pl.DataFrame({"x": [1.0, 1e300, -1.0, 2.0]}))
     query = build_mean(panics, source.schema)
     assert query.evaluate(pl.DataFrame({"x": [1.0, 1e300, -1.0, 2.0]})).tolist() == [True, False, False, True]
+
+
+def test_threads_that_polars_has_started_are_heard_again_afterwards() -> None:
+    source = hostile_rows()
+    with complaining(), pytest.raises(InvalidQuery):  # a failure, too, leaves nothing behind
+        build_mean(lambda rows: rows["none"], source.schema)
+    tally(build_mean(_in_threads_of_polars, only_x(source.schema)), source)
+    heard: list[object] = []
+
+    def listen(message: object, *_: object) -> None:
+        heard.append(message)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = listen  # type: ignore[assignment]
+        done = threading.Lock()
+        done.acquire()
+        _thread.start_new_thread(lambda: (warnings.warn("mine", stacklevel=1), done.release()), ())
+        done.acquire()
+    assert [str(each) for each in heard] == ["mine"]
 
 
 def test_what_the_caller_wants_to_hear_is_heard_again_afterwards() -> None:

@@ -5,20 +5,24 @@ Two processes on one ledger are played by two `Ledger` objects that do not share
 
 import os
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.errors import LedgerUnavailable
 from holdfast.guarantees.drawers import COINS, STATEMENTS
 from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
 from holdfast.ledger.concurrency import Asking, InFlight
+from holdfast.ledger.database import Database
 from holdfast.ledger.drawn import Drawn
 from holdfast.ledger.places import Held, Stock
 from holdfast.ledger.store import APART, Place, Reach, Transaction
@@ -292,3 +296,24 @@ def test_a_reservation_that_was_undone_does_not_hide_that_another_process_has_fa
     place = one.reserve(ONE, asking)
     assert [(each.failed, each.under_way) for each in (*seen, one.answered)] == [(1, 0), (1, 1)]
     assert place.number == 2
+
+
+def test_a_reservation_whose_commit_failed_does_not_hide_it_either(
+    two: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread whose commit failed has not come to say so, and meanwhile another process has its place."""
+    one, other = two
+    asking, failing = Asking(), Asking()
+    store = one._store
+    assert isinstance(store, Database)
+
+    def full(connection: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "commit", full)
+        with pytest.raises(LedgerUnavailable, match="disk is full"):
+            one.reserve(ONE, asking)
+    other.reserve(ONE, failing)
+    failing.ended = True
+    assert (one.answered.failed, one.answered.under_way) == (1, 0)

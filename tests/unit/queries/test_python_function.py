@@ -1,7 +1,12 @@
 """Functions are tried on made-up rows, and one row's failure is its own."""
 
+import math
 import random
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,6 +15,7 @@ import pytest
 from holdfast.errors import InvalidQuery
 from holdfast.guarantees.statistic import GroupMean, OneShare
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
+from holdfast.queries.python_function import _values
 from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
 
@@ -116,3 +122,29 @@ def test_interrupts_pass():
 def test_no_rows_at_all():
     query = build_mean(lambda rows: rows["x"] > 0, SMALL)
     assert query.evaluate(ROWS.clear()).shape == (0,)
+
+
+KINDS_OF_VALUES = [
+    1, True, None, 0.5, math.nan, 300, 2**63, 2**130, -(2**70), np.int8(1), np.float32(0.1), np.float64(0.1),
+    np.True_, np.uint64(2**63), Decimal("0.1"), Decimal("0.123456789"), Decimal("Infinity"), Fraction(1, 3), "1",
+    date(2020, 1, 1), [1], np.array(1.0), 10**400,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("boolean", [False, True])
+def test_the_types_of_other_values_in_a_list_do_not_matter(boolean: bool) -> None:
+    """Polars converts a list to a type that depends on all of its values, or on the first."""
+
+    def values(*chosen: int) -> list[float]:
+        def function(rows: pl.DataFrame) -> list[Any]:
+            return [KINDS_OF_VALUES[k] for k in rows["k"]]
+
+        found: list[float] = _values(function, pl.DataFrame({"k": chosen}), boolean=boolean).astype(float).tolist()
+        return found
+
+    for first in range(len(KINDS_OF_VALUES)):
+        for second in range(len(KINDS_OF_VALUES)):
+            alone = values(first) + values(second)
+            assert values(first, second) == pytest.approx(alone, rel=0, abs=0, nan_ok=True)
+    if not boolean:
+        assert values(*range(6)) == pytest.approx([1, 1, math.nan, 0.5, math.nan, 300], nan_ok=True)

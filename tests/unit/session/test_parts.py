@@ -166,6 +166,20 @@ def test_rows_that_were_kept_aside_already_need_no_split() -> None:
         assert session.check("x < 0.5").guess == pytest.approx((train["x"] < 0.5).mean(), abs=1e-3)
 
 
+def test_an_exploration_part_is_not_lost_when_another_thread_begins_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = table(seed=1), table(seed=2)
+    with hf.Session(test, guarantee="checks", seed=1) as session:
+        begin = session.ledger.begin
+
+        def meanwhile(*args: Any) -> bool:
+            session.explore(train)  # as another thread does just now
+            return begin(*args)
+
+        monkeypatch.setattr(session.ledger, "begin", meanwhile)
+        session.check("x < 0.5", guess=0.5, margin=0.2)
+        assert session.check("x < 0.4").guess == pytest.approx((train["x"] < 0.4).mean(), abs=1e-3)
+
+
 def test_confidence_and_analyst_are_passed_on() -> None:
     _, session = hf.hold_back(table(), id="id", seed=1, confidence=0.99, analyst="ada")
     assert session.plan.confidence == 0.99
