@@ -75,7 +75,6 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
 
 # NaN and infinity are errors: written as null, a value would mean "too few rows to tell".
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_JSON = (b"content-type", b"application/json")
 
 
 class JsonResponse(Response):
@@ -83,11 +82,11 @@ class JsonResponse(Response):
 
     def init_headers(self, headers: Any = None) -> None:
         """Set the only two headers that it has."""
-        self.raw_headers = [_JSON, (b"content-length", b"%d" % len(self.body))]
+        self.raw_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, self.raw_headers, bytes(self.body))):
+        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, bytes(self.body))):
             await super().__call__(scope, receive, send)
 
 

@@ -171,21 +171,21 @@ class AskService:
         self._most_work, self._tick = settings.max_work, settings.tick
         self._budgets: dict[str, Budget] = {}  # of each dataset, as last read
 
-    async def ask(
+    def ask(
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
-    ) -> Response:
+    ) -> Awaitable[Response]:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
         new = partial(Asking, self, name, token, asked, key, work)
         caller = Caller(self._lanes, token, key, work, gone, lambda: new().look_up())
-        return await caller.answer(self._lanes.asks, lambda again: new().begin(again))
+        return caller.answer(self._lanes.asks, lambda again: new().begin(again))
 
-    async def answer_list(
+    def answer_list(
         self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
-    ) -> Response:
+    ) -> Awaitable[Response]:
         """Return what `act` answers, in the lane for heavy work."""
         work = Work(self._tick)
-        return await Caller(self._lanes, token, key, work, gone).answer(self._lanes.heavy, partial(act, work))
+        return Caller(self._lanes, token, key, work, gone).answer(self._lanes.heavy, partial(act, work))
 
     # -- in a thread ----------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Asking(Unfinished):
 
     def look_up(self) -> Response | None:
         """Return the response if the question was answered before; draw nothing."""
-        with self._served.naming():
+        with self._served.naming:
             before = self._prepare()
             if before is not None or self._takes_more_than(-1):
                 return before
@@ -268,7 +268,7 @@ class Asking(Unfinished):
         Return `finish` if the work is heavy, and None if somebody else is answering the same question; then `again` is
         called when they are done.
         """
-        with self._served.naming():
+        with self._served.naming:
             before = self._prepare()
             if before is not None:
                 return before
@@ -279,7 +279,7 @@ class Asking(Unfinished):
     def respond(self, outcome: AnyAnswer | Exception) -> Response | Exception:
         """Return the response after the commit, or the error, which is for this caller alone."""
         try:
-            with self._served.naming():
+            with self._served.naming:
                 with self._held:
                     if isinstance(outcome, Exception):
                         raise outcome
@@ -292,7 +292,7 @@ class Asking(Unfinished):
 
     def finish(self) -> Response:
         """Answer in this thread, with all the looks that follow."""
-        with self._served.naming():
+        with self._served.naming:
             answer = self._prepared.answered(self._answer)
             question = self._prepared.built
             while (following := self._answering.next_look(question)) is not None:
@@ -400,13 +400,8 @@ class Caller:
     async def _outcome(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Outcome:
         """Return what `act` returns in the lane; meanwhile look for a stored answer, and watch the caller."""
         self.begun = False
-
-        def run(*again: Callable[[], None]) -> Outcome:
-            self.begun = True
-            return self.work.run(partial(act, *again))
-
         watching: list[asyncio.Task[None]] = []
-        loop, result = asyncio.get_running_loop(), lane.submit(self.token.name, run)
+        loop, result = asyncio.get_running_loop(), lane.submit(self.token.name, partial(self._run, act))
         timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(self._watch(result))))
         try:
             return await result
@@ -414,6 +409,10 @@ class Caller:
             timer.cancel()
             for task in watching:
                 task.cancel()
+
+    def _run(self, act: Callable[..., Outcome], *again: Callable[[], None]) -> Outcome:
+        self.begun = True
+        return self.work.run(partial(act, *again))
 
     async def _watch(self, result: "asyncio.Future[Outcome]") -> None:
         try:

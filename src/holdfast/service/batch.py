@@ -78,7 +78,7 @@ class BatchService:
             with self._service.quotas.reserve(served, token, questions, work):
                 return session.answering.answer_all(questions)
 
-        with served.naming():
+        with served.naming:
             given = Prepared(session.answering.plan, build).answered(answer)
         for one in given:
             self._service.metrics.count_answer(name, cached=one.cached)
@@ -123,7 +123,7 @@ class BatchService:
     def _affordable(self, name: str, token: Token, text: str) -> tuple[Selected, list[AskIn]]:
         """Return the questions of a SELECT; refuse one that the budget or the quota cannot pay for."""
         served = self._datasets.get(name, token)
-        with served.naming():
+        with served.naming:
             selected = _selected(served, text)
             if len(selected.questions) > MAX_BATCH:
                 raise InvalidArgument(

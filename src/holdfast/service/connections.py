@@ -37,6 +37,11 @@ AT_ONCE = "holdfast.at_once"  # the name, in a request's state, of the function 
 _CLOSE = (b"connection", b"close")
 
 
+def header_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return headers as they are sent."""
+    return b"".join([b"%b: %b\r\n" % line for line in headers])
+
+
 class Shares:
     """How many connections each process of a server has: numbers in a small file that all of them map.
 
@@ -209,6 +214,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # -- called by the parser -------------------------------------------------------------------------------------
 
+    _keep_header = HttpToolsProtocol.on_header  # called for each header, and `super()` takes time
+
     def on_message_begin(self) -> None:
         """Begin to count the bytes of the head."""
         super().on_message_begin()
@@ -225,7 +232,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stop(ProtocolError(431, max_headers=self._all.headers))
         self._count(len(name) + len(value))
         if self._in_head:
-            super().on_header(name, value)
+            self._keep_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Let the request begin."""
@@ -235,17 +242,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.scope["method"] != "HEAD":
             self.scope["state"][AT_ONCE] = partial(self._send_at_once, self.cycle)
 
-    def _send_at_once(self, cycle: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole response in one write, with the server's own headers, which need no checks.
+    def _send_at_once(self, cycle: Any, status: int, lines: bytes, body: bytes) -> bool:
+        """Send a whole response in one write; `lines` are the server's own headers, which need no checks.
 
         Return False, with nothing sent, if a response has begun, the caller has left, or the caller reads too slowly.
         """
         if cycle.response_started or cycle.disconnected or self.flow.write_paused:
             return False
         cycle.response_started = cycle.response_complete = True
-        head = [*cycle.default_headers, *headers, *(() if cycle.keep_alive else (_CLOSE,))]
-        lines = b"".join([b"%b: %b\r\n" % line for line in head])
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], lines, body))
+        more = cycle.default_headers if cycle.keep_alive else [*cycle.default_headers, _CLOSE]
+        self.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[status], header_lines(more), lines, body))
         cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()

@@ -11,7 +11,7 @@ arrival; beyond a limit they are refused. Free threads go to the waiting persons
 import asyncio
 import threading
 import time
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -210,7 +210,7 @@ class WritingLane:
 
     def _nobody_works(self) -> bool:
         lately = time.monotonic() - STALL
-        return self._woken < lately and all(since < lately for since in self._since.values())
+        return self._woken < lately and (not self._since or max(self._since.values()) < lately)
 
     def _wake(self) -> None:
         self._woken = time.monotonic()
@@ -362,7 +362,10 @@ class _Unwritten:
         self.answers: list[tuple[_Asked, Unfinished]] = []
 
     def add(self, asked: _Asked, unfinished: Unfinished) -> None:
-        insort(self.answers, (asked, unfinished), key=_due)
+        if not self.answers or _due(self.answers[-1]) <= unfinished.due:  # as a rule
+            self.answers.append((asked, unfinished))
+        else:
+            insort(self.answers, (asked, unfinished), key=_due)
 
     @property
     def due(self) -> float:
@@ -373,7 +376,7 @@ class _Unwritten:
 
     def take(self, now: float) -> _Together:
         """Remove and return the answers that are due, as many as one write holds."""
-        taken = [one for one in self.answers[:MOST_TOGETHER] if _due(one) <= now]
+        taken = self.answers[: bisect_right(self.answers, now, hi=min(MOST_TOGETHER, len(self.answers)), key=_due)]
         del self.answers[: len(taken)]
         return _Together(self.ledger, taken)
 
