@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -73,8 +73,13 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **errors}
 
 
-# NaN and infinity are errors: written as null, a value would mean "too few rows to tell".
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _encode(payload: dict[str, Any]) -> bytes:
+    """Write JSON; NaN and infinity are errors: written as null, a value would mean "too few rows to tell"."""
+    body = to_json(payload, inf_nan_mode="constants")
+    return _strictly(payload).encode() if b"NaN" in body or b"Infinity" in body else body
 
 
 class JsonResponse(Response):

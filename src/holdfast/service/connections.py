@@ -223,14 +223,18 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Count a piece of the address."""
-        self._count(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > self._all.header_bytes:
+            self._stop(ProtocolError(431, max_header_bytes=self._all.header_bytes))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header; ignore trailers after a body, which the parser also reports here."""
-        if len(self.headers) >= self._all.headers:
-            self._stop(ProtocolError(431, max_headers=self._all.headers))
-        self._count(len(name) + len(value))
+        limits, self._head_bytes = self._all, self._head_bytes + len(name) + len(value)
+        if len(self.headers) >= limits.headers:
+            self._stop(ProtocolError(431, max_headers=limits.headers))
+        if self._head_bytes > limits.header_bytes:
+            self._stop(ProtocolError(431, max_header_bytes=limits.header_bytes))
         if self._in_head:
             self._keep_header(name, value)
 
@@ -257,11 +261,6 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
         cycle.on_response()
         return True
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._all.header_bytes:
-            self._stop(ProtocolError(431, max_header_bytes=self._all.header_bytes))
 
     def _stop(self, problem: Exception) -> None:
         """Stop the parser, which then calls `send_400_response`."""

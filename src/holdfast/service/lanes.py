@@ -270,8 +270,8 @@ class WritingLane:
 
     def _next(self, now: float) -> "_Asked | _Together | None":
         """Return the next piece of work, or answers to write to one ledger together."""
-        ready = [one for one in self._to_write() if one.due <= now]
-        urgent = any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
+        ready = [one for one in self._to_write() if one.due <= now] if self._unwritten else []
+        urgent = ready and any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
         asked = None if urgent or self._closed else self._take()
         if asked is not None or not ready:
             return asked
@@ -360,16 +360,14 @@ class _Unwritten:
     def __init__(self, ledger: object) -> None:
         self.ledger = ledger
         self.answers: list[tuple[_Asked, Unfinished]] = []
+        self.due = inf  # when the first is due
 
     def add(self, asked: _Asked, unfinished: Unfinished) -> None:
-        if not self.answers or _due(self.answers[-1]) <= unfinished.due:  # as a rule
+        if not self.answers or self.answers[-1][1].due <= unfinished.due:  # as a rule
             self.answers.append((asked, unfinished))
         else:
             insort(self.answers, (asked, unfinished), key=_due)
-
-    @property
-    def due(self) -> float:
-        return self.answers[0][1].due
+        self.due = min(self.due, unfinished.due)
 
     def fills_a_write(self, now: float) -> bool:
         return len(self.answers) >= MOST_TOGETHER and _due(self.answers[MOST_TOGETHER - 1]) <= now
@@ -378,6 +376,7 @@ class _Unwritten:
         """Remove and return the answers that are due, as many as one write holds."""
         taken = self.answers[: bisect_right(self.answers, now, hi=min(MOST_TOGETHER, len(self.answers)), key=_due)]
         del self.answers[: len(taken)]
+        self.due = _due(self.answers[0]) if self.answers else inf
         return _Together(self.ledger, taken)
 
 
