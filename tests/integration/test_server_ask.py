@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+import holdfast as hf
 from holdfast.ledger import Ledger
+from holdfast.service import ask as asking
 from serving import Running, settings, table
 
 API = "/api/v1/datasets/flights"
@@ -409,3 +411,35 @@ def test_the_domain_of_a_minimum_can_be_given_in_every_way(server: Running) -> N
         for option in ("iterations", "rows_per_coordinate", "runs"):
             refused = priced(**{"radius": 1, option: 2**60})
             assert f"{option} must be at most 10,000,000 over HTTP" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("quota", [None, 10])
+@pytest.mark.parametrize("way", ["small", "large", "batch"])
+def test_a_question_is_built_anew_for_the_plan_that_somebody_else_has_just_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, quota: int | None
+) -> None:
+    """And the quota pays for the question that is answered."""
+    if way == "large":
+        monkeypatch.setattr(asking, "SMALL_WORK", 0)
+    path = table(tmp_path)
+    with Running(settings(path, dataset={"queries": None})) as server, hf.Session(path, queries=20) as other:
+        served = server.state.datasets.get("flights", server.state.admin)
+        begin, planned = served.session.ledger.begin, served.session.plan
+
+        def beaten(*terms: Any) -> bool:
+            if not other.ledger.begun:
+                somebody = threading.Thread(target=other.mean, args=("dep_delay > 30",))
+                somebody.start()
+                somebody.join()
+            return bool(begin(*terms))
+
+        monkeypatch.setattr(served.session.ledger, "begin", beaten)
+        with server.client(server.token(quota=quota)) as client:
+            question = {"query": "weekend"}
+            if way == "batch":
+                response = client.post(f"{API}/batch", json={"asks": [question]}).json()["results"][0]
+            else:
+                response = client.post(f"{API}/ask", json=question).json()
+        assert served.session.plan.rows_per_query != planned.rows_per_query
+        assert response["answer"]["rows_read"] == served.session.plan.rows_per_query
+        assert response["left"]["quota"] == (None if quota is None else quota - 1)

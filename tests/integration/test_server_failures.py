@@ -132,16 +132,14 @@ def test_the_text_of_an_unexpected_error_is_withheld(
 def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.service import ask
 
-    usage = server.state.datasets.get("flights", server.state.admin).usage
-    held = {"analyst": "ana", "dataset": "flights", "quota": 1, "answers": 1}
+    served, token = server.state.datasets.get("flights", server.state.admin), server.token("ana", quota=1)
+    ana, question = server.state.tokens.authenticate(token), served.session.prepare("weekend")
     monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
-    dying = server.state.service.quotas.reserve(usage, Work(), lambda: False, **held)
-    dying.__enter__()  # and never released
-    with server.client(server.token("ana", quota=1)) as client:
+    server.state.service.quotas.reserve(served, ana, [question], Work())  # and never closed
+    with server.client(token) as client:
         monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)
         refused = client.post(f"{API}/ask", json={"query": "weekend"})
         if refused.status_code != 200:  # a slow machine may need longer than the reservation lasts
             is_error(refused, 409, "quota_exhausted")
         time.sleep(0.25)
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
-    del dying

@@ -263,8 +263,9 @@ class AnyAnswer(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the result and the record."""
-        known = {field.name: getattr(self.record, field.name) for field in fields(self.record)}
-        return {"kind": self.kind, "question": self.question} | self.result() | known | {"made_up": self.made_up}
+        record = vars(self.record)
+        named = {"kind": record["kind"], "question": record["question"]}
+        return named | self.result() | record | {"made_up": self.made_up}
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"

@@ -59,7 +59,7 @@ def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
 def _verify(state: ServerState, name: str, token: Token) -> Head | None:
     """Re-check every entry; None if there are none yet."""
     served = state.datasets.get(name, token)
-    with served.naming():
+    with served.naming:
         return served.session.ledger.verify() if served.session.ledger.begun else None
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -73,9 +73,13 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **errors}
 
 
-# NaN and infinity are errors: written as null, a value would mean "too few rows to tell".
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_JSON = (b"content-type", b"application/json")
+_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _encode(payload: dict[str, Any]) -> bytes:
+    """Write JSON; NaN and infinity are errors: written as null, a value would mean "too few rows to tell"."""
+    body = to_json(payload, inf_nan_mode="constants")
+    return _strictly(payload).encode() if b"NaN" in body or b"Infinity" in body else body
 
 
 class JsonResponse(Response):
@@ -83,11 +87,11 @@ class JsonResponse(Response):
 
     def init_headers(self, headers: Any = None) -> None:
         """Set the only two headers that it has."""
-        self.raw_headers = [_JSON, (b"content-length", b"%d" % len(self.body))]
+        self.raw_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, self.raw_headers, bytes(self.body))):
+        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, bytes(self.body))):
             await super().__call__(scope, receive, send)
 
 

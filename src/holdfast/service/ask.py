@@ -19,30 +19,24 @@ the budget has paid for the draw.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Engine, delete, func, insert, select, update
 
 from holdfast.cancel import Work
-from holdfast.errors import (
-    BudgetExhausted,
-    HoldfastError,
-    InvalidArgument,
-    LedgerUnavailable,
-    PlanConflict,
-    QuotaExhausted,
-)
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerUnavailable, QuotaExhausted
 from holdfast.ledger.concurrency import duplicate
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
-from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
+from holdfast.service.datasets import LEAST, Datasets, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.idempotency import IdempotencyKeys, check_key
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
@@ -50,7 +44,7 @@ from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
-from holdfast.session.answering import Answering, Unwritten
+from holdfast.session.answering import Answering, Prepared, Unwritten
 from holdfast.session.session import Session
 
 RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
@@ -59,18 +53,9 @@ SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 
 Response = dict[str, Any]
-Requested = tuple[Session, Question] | None
-Steps = Generator[Requested, AnyAnswer, Response]
 Outcome = Response | Callable[[], Response] | Unfinished | None
 Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
-
-
-class QuotaReservation:
-    """A reservation. `kept`: how many answers stay held after the block: draws that are paid for but never shown."""
-
-    def __init__(self) -> None:
-        self.kept = 0
 
 
 class Quotas:
@@ -79,53 +64,14 @@ class Quotas:
     def __init__(self, database: TokenDatabase) -> None:
         self._engine = database.relaxed
 
-    @contextmanager
     def reserve(
-        self,
-        usage: Usage,
-        work: Work,
-        written: Callable[[], bool],
-        *,
-        analyst: str,
-        dataset: str,
-        quota: int,
-        answers: int,
-    ) -> Iterator[QuotaReservation]:
-        """Hold this many answers of the quota during the block; refuse if fewer are left.
-
-        If the block fails after rows were drawn, the budget has paid, so the answers stay held, unless the answer is
-        `written` to the ledger after all, and counted there.
-        """
-        reservation = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
-        this, now = reservations.c.id == reservation["id"], time.time()
-        with write_transaction(self._engine) as connection:
-            if self._engine.dialect.name == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"holdfast {dataset} {analyst}"))))
-            connection.execute(delete(reservations).where(reservations.c.expires <= now))
-            reserved = connection.scalar(_reserved(analyst, dataset))
-            connection.execute(insert(reservations).values(reservation | {"expires": now + RESERVATION_SECONDS}))
-        held, work.begun = (
-            QuotaReservation(),
-            False,
-        )  # an earlier step of the same request had its own
-        try:
-            left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
-            if answers > left:
-                message = (
-                    f"Your quota cannot pay for this: it costs {write_answers(answers)}, and {left:,} of"
-                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
-                )
-                raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
-            yield held
-        except BaseException as error:
-            paid = work.begun and not (isinstance(error, LedgerUnavailable) and _is_true(written))
-            held.kept = answers if paid else 0
-            raise
-        finally:
-            if held.kept:
-                write(self._engine, update(reservations).where(this).values(answers=held.kept, expires=FOREVER))
-            else:
-                write(self._engine, delete(reservations).where(this))
+        self, served: ServedDataset, token: Token, questions: Sequence[Question], work: Work
+    ) -> "QuotaReservation":
+        """Hold what these questions take of the token's quota, if it has one, during `work`; refuse if less is left."""
+        held = QuotaReservation(self._engine, served, questions, work)
+        if token.quota is not None:
+            held.open(token.name, token.quota)
+        return held
 
     def lost(self, analyst: str, dataset: str) -> int:
         """Return how many answers went to draws that were never shown."""
@@ -133,16 +79,79 @@ class Quotas:
         return int(read(self._engine, kept)[0]["answers"])
 
 
-def _is_true(written: Callable[[], bool]) -> bool:
-    try:
-        return written()
-    except HoldfastError:  # the ledger cannot be read
-        return False
+class QuotaReservation:
+    """Answers of a quota that are held from before they are drawn until they are committed."""
+
+    def __init__(self, engine: Engine, served: ServedDataset, questions: Sequence[Question], work: Work) -> None:
+        self._engine, self._served, self._questions, self._work = engine, served, questions, work
+        self._costs: list[tuple[str | None, int]] = []  # of each question: its identity, and how many answers it takes
+        self._id = ""
+
+    def open(self, analyst: str, quota: int) -> None:
+        """Hold what the questions cost; refuse if less is left."""
+        answering, dataset, new = self._served.session.answering, self._served.name, self._questions
+        prices = [answering.price_of(new[0])] if len(new) == 1 else answering.prices_of(new).each
+        self._costs = [(one.identity, of_quota(price)) for one, price in zip(new, prices, strict=True)]
+        answers, now = sum(cost for _, cost in self._costs), time.time()
+        if not answers:
+            return
+        self._id, self._work.begun = secrets.token_hex(16), False  # an earlier look had a reservation of its own
+        held = {"id": self._id, "analyst": analyst, "dataset": dataset, "answers": answers}
+        with write_transaction(self._engine) as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"holdfast {dataset} {analyst}"))))
+            connection.execute(delete(reservations).where(reservations.c.expires <= now))
+            reserved = connection.scalar(_reserved(analyst, dataset))
+            connection.execute(insert(reservations).values(held | {"expires": now + RESERVATION_SECONDS}))
+        try:
+            left = max(0, quota - self._served.usage.by_analyst()[analyst] - int(reserved or 0))
+            if answers > left:
+                message = (
+                    f"Your quota cannot pay for this: it costs {write_answers(answers)}, and {left:,} of"
+                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
+                )
+                raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
+        except BaseException as error:
+            self.close(error)
+            raise
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the reservation, but hold on to answers that are paid for and never shown.
+
+        Those are draws that were dropped since another process had answered first; and after an error, if rows were
+        drawn, all of them, unless they are in the ledger after all, and counted there.
+        """
+        if not self._id:
+            return
+        failed = error is not None and self._work.begun
+        if failed and isinstance(error, LedgerUnavailable):
+            failed = not self._is_written()
+        kept = sum(cost for identity, cost in self._costs if failed or identity in self._work.dropped)
+        this = reservations.c.id == self._id
+        keep = update(reservations).where(this).values(answers=kept, expires=FOREVER)
+        write(self._engine, keep if kept else delete(reservations).where(this))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(error)
+
+    def _is_written(self) -> bool:
+        try:
+            return all(map(self._served.session.answering.is_answered, self._questions))
+        except HoldfastError:  # the ledger cannot be read
+            return False
 
 
 def _reserved(analyst: str, dataset: str) -> Any:
     total = func.coalesce(func.sum(reservations.c.answers), 0).label("answers")
     return select(total).where(reservations.c.analyst == analyst, reservations.c.dataset == dataset)
+
+
+def of_quota(price: Price) -> int:
+    """Return how many answers of a quota a question takes, also where it takes none of the budget, as a check."""
+    return 0 if price.cached else max(LEAST, price.answers)
 
 
 class AskService:
@@ -158,97 +167,25 @@ class AskService:
         lanes: Lanes,
     ) -> None:
         self.quotas, self.idempotency, self.metrics = quotas, idempotency, metrics
-        self._datasets, self._lanes = datasets, lanes
+        self.datasets, self._lanes = datasets, lanes
         self._most_work, self._tick = settings.max_work, settings.tick
         self._budgets: dict[str, Budget] = {}  # of each dataset, as last read
 
-    # -- asking, in the event loop --------------------------------------------------------------------------------
-
-    async def ask(
+    def ask(
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
-    ) -> Response:
+    ) -> Awaitable[Response]:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
-        steps = partial(self._steps, name, token, asked, key, work)
-        return await self._answered(self._lanes.asks, token, work, partial(_begin, steps, work), steps, key, gone)
+        new = partial(Asking, self, name, token, asked, key, work)
+        caller = Caller(self._lanes, token, key, work, gone, lambda: new().look_up())
+        return caller.answer(self._lanes.asks, lambda again: new().begin(again))
 
-    async def answer_list(
+    def answer_list(
         self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
-    ) -> Response:
+    ) -> Awaitable[Response]:
         """Return what `act` answers, in the lane for heavy work."""
         work = Work(self._tick)
-        return await self._answered(self._lanes.heavy, token, work, partial(act, work), None, key, gone)
-
-    async def _answered(
-        self,
-        lane: Lane | WritingLane,
-        token: Token,
-        work: Work,
-        act: Callable[..., Outcome],
-        steps: Callable[[int], Steps] | None,
-        key: str | None,
-        gone: Gone | None,
-    ) -> Response:
-        """Return what `act` returns in the lane, continued in the lane for heavy work if it returns a function.
-
-        Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too.
-        """
-        try:
-            outcome = await self._done(lane, token, work, act, steps, gone)
-            if callable(outcome):
-                outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
-        except (asyncio.CancelledError, ProtocolError):
-            if key is None:  # with a key, the caller may come back for the answer
-                work.cancel()
-            raise
-        except Exception:  # also an unexpected one, which the rows may have caused
-            if work.begun:
-                await asyncio.sleep(work.due - time.monotonic())
-            raise
-        assert isinstance(outcome, dict)
-        return outcome
-
-    async def _done(
-        self,
-        lane: Lane | WritingLane,
-        token: Token,
-        work: Work,
-        act: Callable[..., Outcome],
-        steps: Callable[[int], Steps] | None,
-        gone: Gone | None,
-    ) -> Outcome:
-        """Return what `act` returns in the lane; meanwhile look for a stored answer, and watch the caller."""
-        begun = False
-
-        def run(*again: Callable[[], None]) -> Outcome:
-            nonlocal begun
-            begun = True
-            return work.run(partial(act, *again))
-
-        async def watch() -> None:
-            try:
-                if not begun and steps is not None:
-                    with suppress(HoldfastError):  # the lane refuses it with the same error
-                        stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
-                        if not (stored is None or begun or result.done()):
-                            result.set_result(stored)
-                while gone is not None and not result.done():
-                    if await gone():
-                        raise ProtocolError(499)
-                    await asyncio.sleep(PATIENCE)
-            except Exception as error:  # noqa: BLE001  raised where the result is waited for
-                if not result.done():
-                    result.set_exception(error)
-
-        watching: list[asyncio.Task[None]] = []
-        loop, result = asyncio.get_running_loop(), lane.submit(token.name, run)
-        timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(watch())))
-        try:
-            return await result
-        finally:
-            timer.cancel()
-            for task in watching:
-                task.cancel()
+        return Caller(self._lanes, token, key, work, gone).answer(self._lanes.heavy, partial(act, work))
 
     # -- in a thread ----------------------------------------------------------------------------------------------
 
@@ -278,78 +215,17 @@ class AskService:
             quota = max(0, quota - used)
         return {"answers": budget.answers_left, "quota": quota}
 
-    def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
-        """Yield the question, receive its answer by `send`, and return the response.
-
-        Before that, yield None if it takes more than `most_work`: the rest may run in another thread.
-        """
-        served = self._datasets.get(name, token)
-        with served.naming():
-            ask, session = asked(), served.session_of(token.name)
-            request, ledger_key = "", None
-            if key is not None:
-                check_key(key)
-                request = digest("ask", served.name, ask.canonical())
-                before = self.idempotency.find(token.id, key, request)
-                if before is not None:
-                    return before
-                ledger_key = digest(token.id, key, request)
-            plan = session.plan
-            question = self.prepare(session, ask, ledger_key)
-            large = question.work > most_work and not session.answering.is_answered(question)
-            if large or question.after is not None:
-                yield None
-            try:
-                answer = yield from self._within_quota(served, token, session, question, work)
-            except PlanConflict:
-                if session.plan is plan:
-                    raise
-                # Another process has just begun the ledger with its own plan: build the question for that plan.
-                question = self.prepare(session, ask, ledger_key)
-                answer = yield from self._within_quota(served, token, session, question, work)
-            while (following := session.answering.next_look(question)) is not None:
-                try:
-                    question = self._require_small(following)
-                    answer = yield from self._within_quota(served, token, session, question, work)
-                except (BudgetExhausted, InvalidArgument):
-                    break  # keep the result of the looks so far, which is paid for
-            self.metrics.count_answer(served.name, cached=answer.cached)
-            response = self.response(served, token, answer)
-            if key is not None and not answer.cached:  # a cached answer is found in the ledger again, free of charge
-                self.idempotency.store(token.id, key, request, response)
-            return response
-
-    def _within_quota(
-        self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
-    ) -> Generator[Requested, AnyAnswer, AnyAnswer]:
-        if token.quota is None:
-            return (yield session, question)
-        answers = of_quota(session.answering.price_of(question))
-        with self.held(served, token, answers, work, lambda: session.answering.is_answered(question)) as held:
-            answer = yield session, question
-            if answer.cached and work.begun:  # drawn here, but another process answered first
-                held.kept = answers
-            return answer
-
-    def held(
-        self, served: ServedDataset, token: Token, answers: int, work: Work, written: Callable[[], bool]
-    ) -> AbstractContextManager[QuotaReservation]:
-        """Hold this many answers of the token's quota, if it has one, during a block; `written`: as for `reserve`."""
-        if token.quota is None or answers == 0:
-            return nullcontext(QuotaReservation())
-        held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
-        return self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
-
     def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
         """Return an answer as JSON for the response."""
         left = self.left(served, token, None if answer.cached else answer.seq)
         return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
 
     def prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
-        """Check and price a question; refuse one that would occupy a thread for long."""
-        return self._require_small(ask.call(session.prepare, idempotency_key=key))
+        """Check and price a question."""
+        return self.require_small(ask.call(session.prepare, idempotency_key=key))
 
-    def _require_small(self, question: Question) -> Question:
+    def require_small(self, question: Question) -> Question:
+        """Return the question; refuse one that would occupy a thread for long."""
         if question.rows_read > MAX_ROWS:
             rows = f"{question.rows_read:,}"
             raise InvalidArgument(f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {rows}.")
@@ -365,96 +241,193 @@ class AskService:
         return question
 
 
-def of_quota(price: Price) -> int:
-    """Return how many answers of a quota a question takes, also where it takes none of the budget, as a check."""
-    return 0 if price.cached else max(LEAST, price.answers)
+class Asking(Unfinished):
+    """One question of one caller, from what was sent to the response. Each attempt at it is an object of its own.
 
-
-class _Answering(Unfinished):
-    """A request whose answer is drawn but not written yet."""
-
-    def __init__(self, steps: Steps, answer: Unwritten, due: float) -> None:
-        self.steps, self.answer, self.beside, self.due = steps, answer, answer.answering.ledger, due
-
-
-def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], None]) -> Outcome:
-    """Take the steps up to the commit.
-
-    Return the rest of the work as a function if it is heavy, and None if somebody else is answering the same question.
+    A small question is drawn by `begin`, written by `write_together` along with others, and ended by `respond`. A heavy
+    one is only prepared by `begin`; `finish` does the rest in one thread.
     """
-    steps = new_steps(SMALL_WORK)
-    try:
-        requested = next(steps)
-        while requested is not None:
-            session, question = requested
-            try:
-                answer = session.answering.draw(question, again)
-            except Exception as error:  # noqa: BLE001  the steps handle it
-                requested = steps.throw(error)
-                continue
-            if answer is None:
-                steps.close()
-                return None
-            if isinstance(answer, Unwritten):
-                return _Answering(steps, answer, work.due)
-            requested = steps.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    return partial(_finish, steps)
+
+    def __init__(self, service: AskService, name: str, token: Token, asked: Asked, key: str | None, work: Work) -> None:
+        self._service, self._token, self._key, self._work = service, token, key, work
+        self._served = service.datasets.get(name, token)
+        self._session = self._served.session_of(token.name)
+        self._asked, self._answering = asked, self._session.answering
+
+    def look_up(self) -> Response | None:
+        """Return the response if the question was answered before; draw nothing."""
+        with self._served.naming:
+            before = self._prepare()
+            if before is not None or self._takes_more_than(-1):
+                return before
+            return self._response(self._answering.answer(self._prepared.built))
+
+    def begin(self, again: Callable[[], None]) -> Outcome:
+        """Draw the answer and return this object, or return the response if there is one already.
+
+        Return `finish` if the work is heavy, and None if somebody else is answering the same question; then `again` is
+        called when they are done.
+        """
+        with self._served.naming:
+            before = self._prepare()
+            if before is not None:
+                return before
+            if self._takes_more_than(SMALL_WORK):
+                return self.finish
+            return self._prepared.answered(partial(self._draw, again))
+
+    def respond(self, outcome: AnyAnswer | Exception) -> Response | Exception:
+        """Return the response after the commit, or the error, which is for this caller alone."""
+        try:
+            with self._served.naming:
+                with self._held:
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    identity = self._prepared.built.identity
+                    if outcome.cached and identity is not None:  # another process answered first
+                        self._work.dropped.add(identity)
+                return self._response(outcome)
+        except Exception as error:  # noqa: BLE001  the others that were written together are not affected
+            return error
+
+    def finish(self) -> Response:
+        """Answer in this thread, with all the looks that follow."""
+        with self._served.naming:
+            answer = self._prepared.answered(self._answer)
+            question = self._prepared.built
+            while (following := self._answering.next_look(question)) is not None:
+                try:
+                    question = self._service.require_small(following)
+                    answer = self._answer(question)
+                except (BudgetExhausted, InvalidArgument):
+                    break  # keep the result of the looks so far, which is paid for
+            return self._response(answer)
+
+    def _prepare(self) -> Response | None:
+        """Read, check and price the question. If its key was used before, return the response that was given then."""
+        ask, ledger_key = self._asked(), None
+        if self._key is not None:
+            check_key(self._key)
+            self._request = digest("ask", self._served.name, ask.canonical())
+            before = self._service.idempotency.find(self._token.id, self._key, self._request)
+            if before is not None:
+                return before
+            ledger_key = digest(self._token.id, self._key, self._request)
+        prepare = partial(self._service.prepare, self._session, ask, ledger_key)
+        self._prepared = Prepared(self._answering.plan, prepare)
+        return None
+
+    def _takes_more_than(self, work: int) -> bool:
+        """Whether a new answer takes more work than this, or the question may be looked at several times."""
+        question = self._prepared.built
+        large = question.work > work and not self._answering.is_answered(question)
+        return large or question.after is not None
+
+    def _draw(self, again: Callable[[], None], question: Question) -> Outcome:
+        self._held = self._reserve(question)
+        try:
+            drawn = self._answering.draw(question, again)
+        except BaseException as error:
+            self._held.close(error)
+            raise
+        if isinstance(drawn, Unwritten):  # the reservation stays open until it is written
+            self.unwritten, self.beside, self.due = drawn, drawn.answering.ledger, self._work.due
+            return self
+        self._held.close()
+        return None if drawn is None else self._response(drawn)
+
+    def _answer(self, question: Question) -> AnyAnswer:
+        with self._reserve(question):
+            return self._answering.answer(question)
+
+    def _reserve(self, question: Question) -> QuotaReservation:
+        return self._service.quotas.reserve(self._served, self._token, [question], self._work)
+
+    def _response(self, answer: AnyAnswer) -> Response:
+        service, served, token = self._service, self._served, self._token
+        service.metrics.count_answer(served.name, cached=answer.cached)
+        response = service.response(served, token, answer)
+        if self._key is not None and not answer.cached:  # a cached answer is found in the ledger again, free of charge
+            service.idempotency.store(token.id, self._key, self._request, response)
+        return response
 
 
-def _finish(steps: Steps, requested: Requested = None) -> Response:
-    """Take all remaining steps, in this thread; `requested`: what the last one yielded."""
-    try:
-        requested = requested or next(steps)
-        while requested is not None:
-            session, question = requested
-            try:
-                answer = session.answering.answer(question)
-            except Exception as error:  # noqa: BLE001  the steps handle it
-                requested = steps.throw(error)
-            else:
-                requested = steps.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    raise AssertionError("the rest is done in this thread")
-
-
-def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
-    """Return the response if the question was answered before; draw nothing."""
-    steps = new_steps(-1)
-    try:
-        requested = next(steps)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    if requested is not None:
-        return _finish(steps, requested)
-    steps.close()
-    return None
-
-
-def write_together(requests: list[_Answering]) -> list[object]:
+def write_together(requests: list[Asking]) -> list[object]:
     """Commit the answers of these requests, all to one ledger, in one transaction; return responses and errors."""
     outcomes: Sequence[AnyAnswer | Exception]
     try:
-        outcomes = Answering.write_all([one.answer for one in requests])
+        outcomes = Answering.write_all([one.unwritten for one in requests])
     except Exception as error:  # noqa: BLE001  raised in each of the requests
         outcomes = [duplicate(error) for _ in requests]
-    return [_respond(one.steps, outcome) for one, outcome in zip(requests, outcomes, strict=True)]
+    return [one.respond(outcome) for one, outcome in zip(requests, outcomes, strict=True)]
 
 
-def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
-    """Take the steps after the commit; return the response, or the error for this caller only."""
-    try:
-        if isinstance(outcome, Exception):
-            steps.throw(outcome)
-        else:
-            steps.send(outcome)
-    except StopIteration as done:
-        return done.value
-    except Exception as error:  # noqa: BLE001  only this caller is told; the rest of the batch is not affected
-        return error
-    raise AssertionError("one answer is enough")
+@dataclass
+class Caller:
+    """Somebody who waits while their request makes its way through the lanes.
+
+    `look_up` looks for a stored answer while the request waits for a thread.
+    """
+
+    lanes: Lanes
+    token: Token
+    key: str | None
+    work: Work
+    gone: Gone | None
+    look_up: Callable[[], Response | None] | None = None
+    begun: bool = False  # whether a thread works on the request
+
+    async def answer(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Response:
+        """Return what `act` returns in the lane, continued in the lane for heavy work if it returns a function.
+
+        Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too.
+        """
+        try:
+            outcome = await self._outcome(lane, act)
+            if callable(outcome):
+                outcome = await self._outcome(self.lanes.heavy, outcome)
+        except (asyncio.CancelledError, ProtocolError):
+            if self.key is None:  # with a key, the caller may come back for the answer
+                self.work.cancel()
+            raise
+        except Exception:  # also an unexpected one, which the rows may have caused
+            if self.work.begun:
+                await asyncio.sleep(self.work.due - time.monotonic())
+            raise
+        assert isinstance(outcome, dict)
+        return outcome
+
+    async def _outcome(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Outcome:
+        """Return what `act` returns in the lane; meanwhile look for a stored answer, and watch the caller."""
+        self.begun = False
+        watching: list[asyncio.Task[None]] = []
+        loop, result = asyncio.get_running_loop(), lane.submit(self.token.name, partial(self._run, act))
+        timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(self._watch(result))))
+        try:
+            return await result
+        finally:
+            timer.cancel()
+            for task in watching:
+                task.cancel()
+
+    def _run(self, act: Callable[..., Outcome], *again: Callable[[], None]) -> Outcome:
+        self.begun = True
+        return self.work.run(partial(act, *again))
+
+    async def _watch(self, result: "asyncio.Future[Outcome]") -> None:
+        try:
+            if not self.begun and self.look_up is not None:
+                with suppress(HoldfastError):  # the lane refuses it with the same error
+                    stored = await self.lanes.reads.run(self.token.name, self.look_up)
+                    if not (stored is None or self.begun or result.done()):
+                        result.set_result(stored)
+            while self.gone is not None and not result.done():
+                if await self.gone():
+                    raise ProtocolError(499)
+                await asyncio.sleep(PATIENCE)
+        except Exception as error:  # noqa: BLE001  raised where the result is waited for
+            if not result.done():
+                result.set_exception(error)
 
 
 def digest(*parts: str) -> str:

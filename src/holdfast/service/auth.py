@@ -98,7 +98,7 @@ async def on_dataset(request: Request, name: str, act: Callable[[ServedDataset],
 
     def work() -> Result:
         served = state.datasets.get(name, token)
-        with served.naming():
+        with served.naming:
             return act(served)
 
     return await in_thread(request, work)

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from holdfast.cancel import Work
-from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict, QuotaExhausted
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, QuotaExhausted
+from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
 from holdfast.questions.options import plain
 from holdfast.questions.price import write_answers
@@ -20,7 +21,7 @@ from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, AskIn, QuestionModels
 from holdfast.service.tokens import Token
-from holdfast.session.session import Session
+from holdfast.session.answering import Prepared
 
 
 class BatchService:
@@ -73,22 +74,12 @@ class BatchService:
                     found.append(self._service.prepare(session, ask, own))
             return found
 
-        with served.naming():
-            plan, questions = session.plan, build()
-            prices = None if token.quota is None else session.answering.prices_of(questions)
-            answers, written = 0 if prices is None else _of_quota(prices), partial(_are_written, session, questions)
-            with self._service.held(served, token, answers, work, written) as held:
-                try:
-                    given = session.answering.answer_all(questions)
-                except PlanConflict:
-                    if session.plan is plan:
-                        raise
-                    questions = build()  # another process has just begun the ledger with its own plan
-                    given = session.answering.answer_all(questions)
-                if prices is not None:
-                    each = zip(questions, prices.each, strict=True)
-                    lost = [price for one, price in each if one.identity in work.dropped and not price.cached]
-                    held.kept = sum(map(of_quota, lost))
+        def answer(questions: list[Question]) -> list[AnyAnswer]:
+            with self._service.quotas.reserve(served, token, questions, work):
+                return session.answering.answer_all(questions)
+
+        with served.naming:
+            given = Prepared(session.answering.plan, build).answered(answer)
         for one in given:
             self._service.metrics.count_answer(name, cached=one.cached)
         response = {"ok": True, "results": [self._service.response(served, token, one) for one in given]}
@@ -132,7 +123,7 @@ class BatchService:
     def _affordable(self, name: str, token: Token, text: str) -> tuple[Selected, list[AskIn]]:
         """Return the questions of a SELECT; refuse one that the budget or the quota cannot pay for."""
         served = self._datasets.get(name, token)
-        with served.naming():
+        with served.naming:
             selected = _selected(served, text)
             if len(selected.questions) > MAX_BATCH:
                 raise InvalidArgument(
@@ -144,7 +135,7 @@ class BatchService:
             prices = served.session.price_sql(text)
         left = self._service.left(served, token)
         for name_, refusal, amount in (("budget", BudgetExhausted, None), ("quota", QuotaExhausted, left["quota"])):
-            cost = prices.answers if amount is None else _of_quota(prices)
+            cost = prices.answers if amount is None else sum(map(of_quota, prices.each))
             short = not prices.affordable if amount is None else cost > amount
             if short:
                 there = left["answers"] if amount is None else amount
@@ -160,15 +151,6 @@ class BatchService:
 
 def _selected(served: ServedDataset, text: str) -> Selected:
     return select(text, served.session.schema, served.plan.terms.all_rows)
-
-
-def _of_quota(prices: Prices) -> int:
-    """Return how many answers of a quota questions take together: what the budget charges, or what each takes."""
-    return max(prices.answers, sum(map(of_quota, prices.each)))
-
-
-def _are_written(session: Session, questions: Sequence[Question]) -> bool:
-    return all(map(session.answering.is_answered, questions))
 
 
 @contextmanager

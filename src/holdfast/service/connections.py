@@ -37,6 +37,11 @@ AT_ONCE = "holdfast.at_once"  # the name, in a request's state, of the function 
 _CLOSE = (b"connection", b"close")
 
 
+def header_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return headers as they are sent."""
+    return b"".join([b"%b: %b\r\n" % line for line in headers])
+
+
 class Shares:
     """How many connections each process of a server has: numbers in a small file that all of them map.
 
@@ -209,6 +214,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # -- called by the parser -------------------------------------------------------------------------------------
 
+    _keep_header = HttpToolsProtocol.on_header  # called for each header, and `super()` takes time
+
     def on_message_begin(self) -> None:
         """Begin to count the bytes of the head."""
         super().on_message_begin()
@@ -216,16 +223,20 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Count a piece of the address."""
-        self._count(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > self._all.header_bytes:
+            self._stop(ProtocolError(431, max_header_bytes=self._all.header_bytes))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header; ignore trailers after a body, which the parser also reports here."""
-        if len(self.headers) >= self._all.headers:
-            self._stop(ProtocolError(431, max_headers=self._all.headers))
-        self._count(len(name) + len(value))
+        limits, self._head_bytes = self._all, self._head_bytes + len(name) + len(value)
+        if len(self.headers) >= limits.headers:
+            self._stop(ProtocolError(431, max_headers=limits.headers))
+        if self._head_bytes > limits.header_bytes:
+            self._stop(ProtocolError(431, max_header_bytes=limits.header_bytes))
         if self._in_head:
-            super().on_header(name, value)
+            self._keep_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Let the request begin."""
@@ -235,27 +246,21 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.scope["method"] != "HEAD":
             self.scope["state"][AT_ONCE] = partial(self._send_at_once, self.cycle)
 
-    def _send_at_once(self, cycle: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole response in one write, with the server's own headers, which need no checks.
+    def _send_at_once(self, cycle: Any, status: int, lines: bytes, body: bytes) -> bool:
+        """Send a whole response in one write; `lines` are the server's own headers, which need no checks.
 
         Return False, with nothing sent, if a response has begun, the caller has left, or the caller reads too slowly.
         """
         if cycle.response_started or cycle.disconnected or self.flow.write_paused:
             return False
         cycle.response_started = cycle.response_complete = True
-        head = [*cycle.default_headers, *headers, *(() if cycle.keep_alive else (_CLOSE,))]
-        lines = b"".join([b"%b: %b\r\n" % line for line in head])
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], lines, body))
+        more = cycle.default_headers if cycle.keep_alive else [*cycle.default_headers, _CLOSE]
+        self.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[status], header_lines(more), lines, body))
         cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
         return True
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._all.header_bytes:
-            self._stop(ProtocolError(431, max_header_bytes=self._all.header_bytes))
 
     def _stop(self, problem: Exception) -> None:
         """Stop the parser, which then calls `send_400_response`."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,9 @@ class ServedDataset:
             found = self._sessions[analyst] = self.session.for_analyst(analyst)
         return found
 
+    @cached_property
     def naming(self) -> AbstractContextManager[None]:
-        """Make errors name the dataset instead of its location."""
+        """Makes errors name the dataset instead of its location."""
         return naming(self.name, *self.places)
 
     def supported(self, kinds: Sequence[AnyKind]) -> list[AnyKind]:
@@ -199,8 +201,11 @@ class Datasets:
 
     def get(self, name: str, token: Token) -> ServedDataset:
         """Return a dataset; one the token does not allow is refused like one that does not exist."""
-        with naming(name):
-            served = self._get(name) if token.allows(name) else None
+        allowed = token.allows(name)
+        served = self._open.get(name) if allowed else None
+        if allowed and served is None:
+            with naming(name):
+                served = self._get(name)
         if served is None:
             message = f"No dataset {name!r} for your token. GET /api/v1/datasets lists those it allows."
             raise UnknownName(message, name=name)

@@ -10,8 +10,6 @@ process killed in between loses the stored response but not the answer: the retr
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -49,7 +47,7 @@ class IdempotencyKeys:
         columns, values = "digest, request, response, expires", ", ".join([mark] * 4)
         self._insert = f"INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
         self._delete = f"DELETE FROM {table} WHERE expires <= {mark}"
-        self._idle: list[tuple[Connection, Any]] = []  # and the cursor of each
+        self._idle: list[_LentCursor] = []
         self._unwritten: dict[str, _StoredResponse] = {}
         self._pending, self._closed = threading.Event(), threading.Event()
         self._write_lock = threading.Lock()
@@ -113,33 +111,48 @@ class IdempotencyKeys:
             except ServiceUnavailable:  # the next request reports it; nothing is lost until then
                 self._pending.set()
 
-    @contextmanager
-    def _cursor(self) -> Iterator[Any]:
-        """Lend a driver's cursor; after a failure, close all idle ones."""
+    def _cursor(self) -> "_LentCursor":
+        """Lend a driver's cursor during a block."""
         try:
-            connection, cursor = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
             with translate_errors():
-                connection = self._engine.connect()
-                cursor = connection.connection.cursor()
-        try:
-            yield cursor
-        except self._driver_error as error:
-            connection.invalidate()
-            connection.close()
+                return _LentCursor(self, self._engine.connect())
+
+    def take_back(self, lent: "_LentCursor", error: BaseException | None) -> None:
+        """Keep a cursor for the next time, if there is room; after a failure, close all."""
+        if error is not None:
+            lent.connection.invalidate()
+            lent.connection.close()
             self._close_idle()
-            raise ServiceUnavailable(UNREACHABLE) from error
-        if len(self._idle) < MOST_IDLE:
-            self._idle.append((connection, cursor))
+            if isinstance(error, self._driver_error):
+                raise ServiceUnavailable(UNREACHABLE) from error
+        elif len(self._idle) < MOST_IDLE:
+            self._idle.append(lent)
         else:
-            cursor.close()
-            connection.close()
+            lent.close()
 
     def _close_idle(self) -> None:
         while self._idle:
-            connection, cursor = self._idle.pop()
-            cursor.close()
-            connection.close()
+            self._idle.pop().close()
+
+
+class _LentCursor:
+    """A driver's cursor and its connection. Every answer uses one, and a generator would be slower."""
+
+    def __init__(self, keys: IdempotencyKeys, connection: Connection) -> None:
+        self._keys, self.connection, self._cursor = keys, connection, connection.connection.cursor()
+
+    def __enter__(self) -> Any:
+        return self._cursor
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._keys.take_back(self, error)
+
+    def close(self) -> None:
+        """Close the cursor, and give the connection back to the pool."""
+        self._cursor.close()
+        self.connection.close()
 
 
 def check_key(key: str | None) -> None:

@@ -11,7 +11,7 @@ arrival; beyond a limit they are refused. Free threads go to the waiting persons
 import asyncio
 import threading
 import time
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -210,7 +210,7 @@ class WritingLane:
 
     def _nobody_works(self) -> bool:
         lately = time.monotonic() - STALL
-        return self._woken < lately and all(since < lately for since in self._since.values())
+        return self._woken < lately and (not self._since or max(self._since.values()) < lately)
 
     def _wake(self) -> None:
         self._woken = time.monotonic()
@@ -270,8 +270,8 @@ class WritingLane:
 
     def _next(self, now: float) -> "_Asked | _Together | None":
         """Return the next piece of work, or answers to write to one ledger together."""
-        ready = [one for one in self._to_write() if one.due <= now]
-        urgent = any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
+        ready = [one for one in self._to_write() if one.due <= now] if self._unwritten else []
+        urgent = ready and any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
         asked = None if urgent or self._closed else self._take()
         if asked is not None or not ready:
             return asked
@@ -360,21 +360,23 @@ class _Unwritten:
     def __init__(self, ledger: object) -> None:
         self.ledger = ledger
         self.answers: list[tuple[_Asked, Unfinished]] = []
+        self.due = inf  # when the first is due
 
     def add(self, asked: _Asked, unfinished: Unfinished) -> None:
-        insort(self.answers, (asked, unfinished), key=_due)
-
-    @property
-    def due(self) -> float:
-        return self.answers[0][1].due
+        if not self.answers or self.answers[-1][1].due <= unfinished.due:  # as a rule
+            self.answers.append((asked, unfinished))
+        else:
+            insort(self.answers, (asked, unfinished), key=_due)
+        self.due = min(self.due, unfinished.due)
 
     def fills_a_write(self, now: float) -> bool:
         return len(self.answers) >= MOST_TOGETHER and _due(self.answers[MOST_TOGETHER - 1]) <= now
 
     def take(self, now: float) -> _Together:
         """Remove and return the answers that are due, as many as one write holds."""
-        taken = [one for one in self.answers[:MOST_TOGETHER] if _due(one) <= now]
+        taken = self.answers[: bisect_right(self.answers, now, hi=min(MOST_TOGETHER, len(self.answers)), key=_due)]
         del self.answers[: len(taken)]
+        self.due = _due(self.answers[0]) if self.answers else inf
         return _Together(self.ledger, taken)
 
 

@@ -11,21 +11,22 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import ServiceUnavailable, TooManyRequests
-from holdfast.service.connections import AT_ONCE
+from holdfast.service.connections import AT_ONCE, header_lines
 from holdfast.service.errors import ProtocolError, error_payload
 from holdfast.service.monitoring import Metrics, log_event, trace_request
 from holdfast.service.settings import Settings
 
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
-AtOnce = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
+AtOnce = Callable[[int, bytes, bytes], bool]
 MAX_BUCKETS = 10_000
+JSON_LINES = b"content-type: application/json\r\ncontent-length: %d\r\n"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -75,8 +76,10 @@ class RequestLimits:
         extra = dict(HEADERS)
         if (settings.public_url or "").startswith("https:"):
             extra["Strict-Transport-Security"] = "max-age=31536000"
-        self._cacheable = _raw(extra)
-        self._uncacheable = _raw(extra | {"Cache-Control": "no-store"})
+        self._cacheable, self._uncacheable = (
+            _OwnHeaders.of(extra),
+            _OwnHeaders.of(extra | {"Cache-Control": "no-store"}),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -88,7 +91,7 @@ class RequestLimits:
         state["request_id"] = request_id
         state["headers"] = dict(reversed(scope["headers"]))  # of several with one name, the first counts
         extra = self._cacheable if scope["path"].startswith("/static/") else self._uncacheable
-        response = LimitedSend(send, [*extra, (b"x-request-id", request_id.encode())], state.get(AT_ONCE))
+        response = LimitedSend(send, extra, request_id.encode(), state.get(AT_ONCE))
         await self._run(scope, receive, response)
         seconds = time.perf_counter() - start
         method, route, status = scope["method"], getattr(scope.get("route"), "path", "other"), response.status
@@ -158,11 +161,23 @@ class RequestLimits:
         await response(scope, receive, send)
 
 
+class _OwnHeaders(NamedTuple):
+    """Headers of every response, and how they are sent."""
+
+    headers: list[tuple[bytes, bytes]]
+    lines: bytes
+
+    @classmethod
+    def of(cls, headers: dict[str, str]) -> "_OwnHeaders":
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        return cls(raw, header_lines(raw))
+
+
 class LimitedSend:
     """Forwards messages with the server's own headers added, and records the status."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], at_once: AtOnce | None) -> None:
-        self._send, self._headers, self._at_once = send, headers, at_once
+    def __init__(self, send: Send, own: _OwnHeaders, request_id: bytes, at_once: AtOnce | None) -> None:
+        self._send, self._own, self._request_id, self._at_once = send, own, request_id, at_once
         self.status, self.started = 500, False
 
     async def __call__(self, message: Message) -> None:
@@ -170,12 +185,16 @@ class LimitedSend:
         if message["type"] == "http.response.start":
             self.status, self.started = message["status"], True
             # No inner code sets any of these headers, so there is nothing to replace.
-            message["headers"] = [*message.get("headers", ()), *self._headers]
+            request_id = (b"x-request-id", self._request_id)
+            message["headers"] = [*message.get("headers", ()), *self._own.headers, request_id]
         await self._send(message)
 
-    def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole response in one write; return False, with nothing sent, if the connection cannot do that."""
-        sent = self._at_once is not None and self._at_once(status, [*headers, *self._headers], body)
+    def whole(self, status: int, body: bytes) -> bool:
+        """Send JSON in one write; return False, with nothing sent, if the connection cannot do that."""
+        if self._at_once is None:
+            return False
+        lines = b"%b%bx-request-id: %b\r\n" % (JSON_LINES % len(body), self._own.lines, self._request_id)
+        sent = self._at_once(status, lines, body)
         if sent:
             self.status, self.started = status, True
         return sent
@@ -191,10 +210,6 @@ def body_of(request: Request) -> bytes:
     """Return the body of a request, which the middleware has read."""
     body: bytes = request.scope["state"]["body"]
     return body
-
-
-def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

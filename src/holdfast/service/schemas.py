@@ -242,10 +242,10 @@ class QuestionModels:
             raise InvalidArgument(f"A question must be a JSON object; got {type(values).__name__}.", name="question")
         kind = kind_named(values.get("kind", DEFAULT_KIND))
         model = self._models.get(kind.name) or model_of(kind)
-        given = {name: value for name, value in values.items() if name != "kind"}
         try:
             fitting = model.model_validate(values)
         except ValidationError as error:
+            given = {name: value for name, value in values.items() if name != "kind"}
             for option in kind.options:
                 _check_size(option, given.get(option.name))
             return AskIn(kind, given, invalid_request(error.errors()))

@@ -19,7 +19,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from polars.exceptions import PanicException
 
@@ -52,6 +52,8 @@ from holdfast.session.standing import StandingPlan
 
 ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
+B = TypeVar("B")
+T = TypeVar("T")
 # What may be raised after rows were read: facts about files, the ledger, the plan and the caller, never about values.
 OUTSIDE = (RowSourceError, LedgerUnavailable, LedgerDamaged, BudgetExhausted, PlanConflict, ServiceUnavailable)
 
@@ -77,6 +79,28 @@ class Net:
 
 
 NET = Net()
+
+
+class Prepared(Generic[B]):
+    """A question or a list of questions, built for the plan that stands.
+
+    If somebody else begins the ledger with another plan before it is answered, it is built again for that plan. A
+    ledger begins once, so this happens once at most.
+    """
+
+    def __init__(self, plan: StandingPlan, build: Callable[[], B]) -> None:
+        self._plan, self._build, self._stood = plan, build, plan.now().plan
+        self.built = build()
+
+    def answered(self, answer: Callable[[B], T]) -> T:
+        """Return what `answer` returns for what was built."""
+        try:
+            return answer(self.built)
+        except PlanConflict:
+            if self._plan.standing.plan is self._stood:
+                raise
+        self.built = self._build()
+        return answer(self.built)
 
 
 class Answering:
@@ -122,17 +146,13 @@ class Answering:
         self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
     ) -> A:
         """Check, price and answer a question of this kind, then the questions that its answer leads to."""
-        while True:
-            context = self.plan.context()
-            try:
-                question = kind.question(context, *args, **options)
-                if key is not None:
-                    question = self.keyed(question, key)
-                answer = self.answer(question)
-                break
-            except PlanConflict:
-                if self.plan.standing.context.guarantee is context.guarantee:
-                    raise  # otherwise somebody else began the ledger just now: build the question for their plan
+
+        def build() -> Question:
+            question = kind.question(self.plan.context(), *args, **options)
+            return question if key is None else self.keyed(question, key)
+
+        prepared = Prepared(self.plan, build)
+        answer, question = prepared.answered(self.answer), prepared.built
         if question.after is not None:
             answer = self._last_look(question, answer)
         if question.completed is not None:
@@ -143,13 +163,7 @@ class Answering:
     def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
         """Check, price and answer a list of questions, as `build_all` takes them."""
         listed = questions if isinstance(questions, str | Mapping) else list(questions)
-        while True:
-            context = self.plan.context()
-            try:
-                return self.answer_all(build_all(listed, context, names))
-            except PlanConflict:
-                if self.plan.standing.context.guarantee is context.guarantee:
-                    raise
+        return Prepared(self.plan, lambda: build_all(listed, self.plan.context(), names)).answered(self.answer_all)
 
     def keyed(self, question: Question, key: str) -> Question:
         """Identify a question by its idempotency key if it has no identity of its own, being new each time."""
