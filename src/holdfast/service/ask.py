@@ -176,7 +176,7 @@ class AskService:
     ) -> Awaitable[Response]:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
-        new = partial(Asking, self, name, token, asked, key, work)
+        new = partial(AskRequest, self, name, token, asked, key, work)
         caller = Caller(self._lanes, token, key, work, gone, lambda: new().look_up())
         return caller.answer(self._lanes.asks, lambda again: new().begin(again))
 
@@ -241,7 +241,7 @@ class AskService:
         return question
 
 
-class Asking(Unfinished):
+class AskRequest(Unfinished):
     """One question of one caller, from what was sent to the response. Each attempt at it is an object of its own.
 
     A small question is drawn by `begin`, written by `write_together` along with others, and ended by `respond`. A heavy
@@ -352,7 +352,7 @@ class Asking(Unfinished):
         return response
 
 
-def write_together(requests: list[Asking]) -> list[object]:
+def write_together(requests: list[AskRequest]) -> list[object]:
     """Commit the answers of these requests, all to one ledger, in one transaction; return responses and errors."""
     outcomes: Sequence[AnyAnswer | Exception]
     try:
