@@ -15,12 +15,12 @@ import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
-from holdfast.guarantees.mathematics.concentration import FEW, clopper_pearson_width, clopper_pearsons
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
-FEW_GROUPS = 16  # up to this many groups, one by one is faster than arrays
+FEW_GROUPS = 8  # up to this many groups, one by one is faster than arrays
 ALONE = 0.25  # part of the level of two groups' intervals for each group alone; the rest is for their difference
 
 
@@ -89,14 +89,11 @@ class CoinGuarantee(AnswerGuarantee):
         return self.widen(mean)
 
     def shares(self, release: Release, count: int) -> list[Interval]:
-        """The same; if there are many, for all outcomes at once."""
-        if count <= FEW:
-            return super().shares(release, count)
+        """The same, for all outcomes at once."""
         tally, mass = self.tally(release), self.terms.mass
-        counts = [tally.count(part) for part in range(count)]
-        ends = np.array(clopper_pearsons(counts, tally.draws, self.level))
-        lows, highs = np.clip((ends - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0).tolist()
-        return list(map(self.widen, zip(lows, highs, strict=True)))
+        counts = [tally.counts[outcome] for outcome in tally.reported[:count]]
+        ends = (np.array(clopper_pearsons(counts, tally.draws, self.level)) - mass) / (1 - len(tally.counts) * mass)
+        return list(map(self.widen, zip(*np.minimum(1.0, np.maximum(0.0, ends)).tolist(), strict=True)))
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""
