@@ -20,7 +20,7 @@ from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statisti
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
-FEW_GROUPS = 8  # up to this many groups, one by one is faster than arrays
+FEW_GROUPS = 16  # up to this many groups, one by one is faster than arrays
 ALONE = 0.25  # part of the level of two groups' intervals for each group alone; the rest is for their difference
 
 
@@ -135,20 +135,25 @@ class CoinGuarantee(AnswerGuarantee):
 
     def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
         """All groups of all releases; if they are many, at once, in arrays."""
-        tallies, mass = [(self.tally(release), count) for release, count in releases], self.terms.mass
-        if sum(count for _, count in tallies) <= FEW_GROUPS:
-            known = [self._of_group(tally, part) for tally, count in tallies for part in range(count)]
-            return [(self._group(mean, share), self.widen(share)) for mean, share in known]
-        zeros, ones, outcomes = zip(
-            *((*tally.members(group), len(tally.counts)) for tally, count in tallies for group in range(count)),
-            strict=True,
-        )
-        draws = releases[0][0].draws
-        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=self.level)
-        found = []
-        for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):
-            found.append((self._group((low, high), (least, most)), self.widen((least, most))))
-        return found
+        members = [
+            (*tally.members(part), len(tally.counts))
+            for tally, count in ((self.tally(release), count) for release, count in releases)
+            for part in range(count)
+        ]
+        draws, mass, level = releases[0][0].draws, self.terms.mass, self.level
+        if len(members) <= FEW_GROUPS:
+            pi = clopper_pearsons([zeros + ones for zeros, ones, _ in members], draws, level)
+            known = [
+                posterior_means.group_mean(
+                    ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends
+                )
+                for (zeros, ones, outcomes), ends in zip(members, np.transpose(pi).tolist(), strict=True)
+            ]
+        else:
+            zeros, ones, outcomes = zip(*members, strict=True)
+            both = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
+            known = list(zip(*(ends.tolist() for ends in both), strict=True))
+        return [(self._group(mean, share), self.widen(share)) for mean, share in known]
 
     def _of_group(self, tally: Tally, part: int) -> tuple[Interval, Interval]:
         """Return the intervals for the posterior mean and the posterior share of a group."""
