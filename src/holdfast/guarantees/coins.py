@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
-from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
 from holdfast.guarantees.terms import Terms
 
@@ -91,9 +91,9 @@ class CoinGuarantee(AnswerGuarantee):
     def shares(self, release: Release, count: int) -> list[Interval]:
         """The same, for all outcomes at once."""
         tally, mass = self.tally(release), self.terms.mass
-        counts = [tally.counts[outcome] for outcome in tally.reported[:count]]
-        ends = (np.array(clopper_pearsons(counts, tally.draws, self.level)) - mass) / (1 - len(tally.counts) * mass)
-        return list(map(self.widen, zip(*np.minimum(1.0, np.maximum(0.0, ends)).tolist(), strict=True)))
+        counts, outcomes = [tally.counts[outcome] for outcome in tally.reported[:count]], len(tally.counts)
+        ends = clopper_pearson_each(counts, tally.draws, self.level)
+        return [self.widen(posterior_means.debiased(each, outcomes=outcomes, mass=mass)) for each in ends]
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""
@@ -142,12 +142,12 @@ class CoinGuarantee(AnswerGuarantee):
         ]
         draws, mass, level = releases[0][0].draws, self.terms.mass, self.level
         if len(members) <= FEW_GROUPS:
-            pi = clopper_pearsons([zeros + ones for zeros, ones, _ in members], draws, level)
+            pi = clopper_pearson_each([zeros + ones for zeros, ones, _ in members], draws, level)
             known = [
                 posterior_means.group_mean(
                     ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends
                 )
-                for (zeros, ones, outcomes), ends in zip(members, np.transpose(pi).tolist(), strict=True)
+                for (zeros, ones, outcomes), ends in zip(members, pi, strict=True)
             ]
         else:
             zeros, ones, outcomes = zip(*members, strict=True)

@@ -1,6 +1,6 @@
 """How far an average strays from its mean: Hoeffding, Chernoff with Bernoulli divergence, exact binomial."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil, exp, expm1, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
@@ -202,14 +202,20 @@ def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: 
     return outer
 
 
+def clopper_pearson_each(counts: Sequence[int], trials: int, beta: float) -> list[tuple[float, float]]:
+    """Return the interval of `clopper_pearson` for each of several counts of as many trials."""
+    if len(counts) <= FEW_ALIKE and special.at_hand():  # faster one by one
+        ends = lower_ends([*counts, *(trials - count for count in counts)], trials, beta / 2)
+        return [(low, 1.0 - beyond) for low, beyond in zip(ends, ends[len(counts) :], strict=False)]
+    lows, highs = clopper_pearsons(counts, trials, beta)
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
 def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
     """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
     successes = np.asarray(successes, dtype=float)
-    count, alike = len(successes), np.ndim(trials) == np.ndim(beta) == 0
-    if count <= (FEW_ALIKE if alike else FEW) and special.at_hand():  # faster one by one
-        if alike:
-            ends = np.array(lower_ends(np.concatenate([successes, trials - successes]).tolist(), trials, beta / 2))
-            return ends[:count], 1.0 - ends[count:]
+    count = len(successes)
+    if count <= FEW and special.at_hand():  # faster one by one
         each = (np.broadcast_to(one, count).tolist() for one in (successes, trials, beta))
         lows, highs = np.array(list(map(clopper_pearson, *each))).reshape(count, 2).T
         return lows, highs

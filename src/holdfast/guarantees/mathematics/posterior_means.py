@@ -66,7 +66,12 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
     >>> outcome_mean(0, 0, outcomes=2, mass=0.01, level=0.01)
     (0.0, 1.0)
     """
-    low, high = clopper_pearson(count, ell, level)
+    return debiased(clopper_pearson(count, ell, level), outcomes=outcomes, mass=mass)
+
+
+def debiased(ends: Interval, *, outcomes: int, mass: float) -> Interval:
+    """Return an interval for the share of an outcome among draws as one for its posterior mean."""
+    low, high = ends
     return shares.debias(low, outcomes=outcomes, mass=mass), shares.debias(high, outcomes=outcomes, mass=mass)
 
 

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import concentration, special
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
+    clopper_pearson_each,
     clopper_pearson_width,
     clopper_pearsons,
     hoeffding_radius,
@@ -19,6 +20,7 @@ from holdfast.guarantees.mathematics.concentration import (
     kl_range,
     kl_upper,
     laplace_radius,
+    lower_ends,
 )
 
 
@@ -131,6 +133,23 @@ def test_many_counts_at_once_have_the_ends_that_each_has_alone(beta):
     lows, highs = clopper_pearsons(COUNTS, 12_000, beta)
     for low, high, count in zip(lows, highs, COUNTS, strict=True):
         check_ends(low, high, clopper_pearson(int(count), 12_000, beta))
+
+
+@pytest.mark.parametrize("beta", [0.9, 1e-3, 1e-6, 1e-30])
+def test_an_end_does_not_depend_on_the_counts_beside_it(beta):
+    counts = COUNTS.tolist()
+    alone = [clopper_pearson(count, 12_000, beta) for count in counts]
+    assert clopper_pearson_each(counts, 12_000, beta) == alone
+    assert clopper_pearson_each(counts[::-1], 12_000, beta) == alone[::-1]
+    several = clopper_pearson_each(3 * counts, 12_000, beta)  # in arrays
+    for (low, high), one in zip(several, 3 * alone, strict=True):
+        check_ends(low, high, one)
+
+
+def test_ends_of_no_trials_and_of_no_counts():
+    assert lower_ends([0, 0], 0, 0.1) == [0.0, 0.0]
+    assert clopper_pearson_each([], 10, 0.1) == []
+    assert clopper_pearson_each([0], 0, 0.1) == [(0.0, 1.0)]
 
 
 @pytest.mark.usefixtures("without_scipy")
