@@ -191,6 +191,7 @@ class BufferPool(threading.local):
 
 
 _BYTES = 256  # how many values a byte has
+_SEARCHED = 1 << 18  # bytes in which texts are looked for one by one: so few that what is not found takes no time
 FEW_TEXTS = 1_000  # up to this many texts, comparing them one by one is faster than Polars
 
 
@@ -315,17 +316,18 @@ class CodedText:
         in_bytes = codes.tobytes() if codes.dtype == np.uint8 else None  # which Python searches faster than numpy
         if every:
             drawn = np.ones(self.distinct, np.bool_)
-        elif in_bytes is not None:
+        elif in_bytes is not None and codes.size * self.distinct <= _SEARCHED:
             drawn = np.array([code in in_bytes for code in range(self.distinct)])
         else:
             drawn = np.zeros(self.distinct, np.bool_)
+            codes = codes.astype(np.intp)  # numpy's index type: it would convert others, slowly
             drawn[codes] = True
         row_values = self._asked(ask, name, drawn)
         table = np.zeros((max(_BYTES, drawn.size), *row_values.shape[1:]), row_values.dtype)
         table[: drawn.size][drawn] = row_values
         if in_bytes is not None and row_values.dtype == np.bool_:
             return np.frombuffer(in_bytes.translate(table.tobytes()), np.bool_)
-        values: NDArray[Any] = table.take(codes.astype(np.intp), axis=0, mode="clip")  # it would convert them slowly
+        values: NDArray[Any] = table.take(codes.astype(np.intp, copy=False), axis=0, mode="clip")
         return values
 
     def asked_of(self, ask: Evaluator, name: str, codes: NDArray[np.int64]) -> NDArray[Any]:
@@ -350,7 +352,8 @@ class CodedText:
         if self.valid is None:
             return codes
         valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
-        return np.where(valid, codes, np.uint32(self.dictionary.len()))
+        missing = self.dictionary.len()
+        return np.where(valid, codes, np.min_scalar_type(missing).type(missing))  # in as few bytes as the codes
 
     @cached_property
     def _texts_or_none(self) -> pl.Series:

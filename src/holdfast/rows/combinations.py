@@ -94,8 +94,10 @@ class Combinations:
         times = counts_of(cells, self.most)
         occurring = rest = times.nonzero()[0]
         drawn: dict[str | int, NDArray[np.int64]] = {}
-        for key, (_, size) in reversed(digits.items()):
+        *later, (first, _) = reversed(digits.items())
+        for key, (_, size) in later:
             rest, drawn[key] = np.divmod(rest, size)
+        drawn[first] = rest
         row_values: list[RowValues] = []
         for place, function in enumerate(self.functions):
             if place in drawn:
