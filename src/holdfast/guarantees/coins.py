@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
-from holdfast.guarantees.mathematics.concentration import FEW, clopper_pearson_width, clopper_pearsons
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
 from holdfast.guarantees.terms import Terms
 
@@ -89,14 +89,11 @@ class CoinGuarantee(AnswerGuarantee):
         return self.widen(mean)
 
     def shares(self, release: Release, count: int) -> list[Interval]:
-        """The same; if there are many, for all outcomes at once."""
-        if count <= FEW:
-            return super().shares(release, count)
+        """The same, for all outcomes at once."""
         tally, mass = self.tally(release), self.terms.mass
-        counts = [tally.count(part) for part in range(count)]
-        ends = np.array(clopper_pearsons(counts, tally.draws, self.level))
-        lows, highs = np.clip((ends - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0).tolist()
-        return list(map(self.widen, zip(lows, highs, strict=True)))
+        counts, outcomes = [tally.counts[outcome] for outcome in tally.reported[:count]], len(tally.counts)
+        ends = clopper_pearson_each(counts, tally.draws, self.level)
+        return [self.widen(posterior_means.debiased(each, outcomes=outcomes, mass=mass)) for each in ends]
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""
@@ -138,20 +135,25 @@ class CoinGuarantee(AnswerGuarantee):
 
     def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
         """All groups of all releases; if they are many, at once, in arrays."""
-        tallies, mass = [(self.tally(release), count) for release, count in releases], self.terms.mass
-        if sum(count for _, count in tallies) <= FEW_GROUPS:
-            known = [self._of_group(tally, part) for tally, count in tallies for part in range(count)]
-            return [(self._group(mean, share), self.widen(share)) for mean, share in known]
-        zeros, ones, outcomes = zip(
-            *((*tally.members(group), len(tally.counts)) for tally, count in tallies for group in range(count)),
-            strict=True,
-        )
-        draws = releases[0][0].draws
-        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=self.level)
-        found = []
-        for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):
-            found.append((self._group((low, high), (least, most)), self.widen((least, most))))
-        return found
+        members = [
+            (*tally.members(part), len(tally.counts))
+            for tally, count in ((self.tally(release), count) for release, count in releases)
+            for part in range(count)
+        ]
+        draws, mass, level = releases[0][0].draws, self.terms.mass, self.level
+        if len(members) <= FEW_GROUPS:
+            pi = clopper_pearson_each([zeros + ones for zeros, ones, _ in members], draws, level)
+            known = [
+                posterior_means.group_mean(
+                    ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends
+                )
+                for (zeros, ones, outcomes), ends in zip(members, pi, strict=True)
+            ]
+        else:
+            zeros, ones, outcomes = zip(*members, strict=True)
+            both = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
+            known = list(zip(*(ends.tolist() for ends in both), strict=True))
+        return [(self._group(mean, share), self.widen(share)) for mean, share in known]
 
     def _of_group(self, tally: Tally, part: int) -> tuple[Interval, Interval]:
         """Return the intervals for the posterior mean and the posterior share of a group."""

@@ -173,8 +173,7 @@ class Exchange(CoinGuarantee):
 
     def widen(self, mean: Interval) -> Interval:
         """By `lo` and `hi`."""
-        J, identical = self._j, self.terms.identical
-        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
+        return exchange.interval(mean, self._j, identical=self.terms.identical)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""

@@ -220,7 +220,7 @@ class OutcomeShares(Statistic):
         """One for each outcome."""
         return self.outcomes
 
-    @property
+    @cached_property
     def reported(self) -> tuple[int, ...]:
         """All of them."""
         return tuple(range(self.outcomes))
@@ -250,7 +250,7 @@ class OutcomeShares(Statistic):
 class SharesWithin(OutcomeShares):
     """The share of each of several outcomes among rows inside a group; one more outcome, the last, is outside."""
 
-    @property
+    @cached_property
     def reported(self) -> tuple[int, ...]:
         """The outcome outside, then the others."""
         return (self.outcomes - 1, *range(self.outcomes - 1))

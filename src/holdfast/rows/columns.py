@@ -190,6 +190,8 @@ class BufferPool(threading.local):
         return memory[:count]
 
 
+_BYTES = 256  # how many values a byte has
+_SEARCHED = 1 << 18  # bytes in which texts are looked for one by one: so few that what is not found takes no time
 FEW_TEXTS = 1_000  # up to this many texts, comparing them one by one is faster than Polars
 
 
@@ -310,14 +312,22 @@ class CodedText:
         the rows are part of a scan, which meets `every` text anyway. A missing value is evaluated like a text, if the
         column can have missing values.
         """
-        codes = self.coded(rows, pool).astype(np.intp)  # numpy's index type: it would convert others, slowly
-        drawn = np.full(self.distinct, every)
-        if not every:
+        codes = self.coded(name, rows, pool)
+        in_bytes = codes.tobytes() if codes.dtype == np.uint8 else None  # which Python searches faster than numpy
+        if every:
+            drawn = np.ones(self.distinct, np.bool_)
+        elif in_bytes is not None and codes.size * self.distinct <= _SEARCHED:
+            drawn = np.array([code in in_bytes for code in range(self.distinct)])
+        else:
+            drawn = np.zeros(self.distinct, np.bool_)
+            codes = codes.astype(np.intp)  # numpy's index type: it would convert others, slowly
             drawn[codes] = True
         row_values = self._asked(ask, name, drawn)
-        table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
-        table[drawn] = row_values
-        values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
+        table = np.zeros((max(_BYTES, drawn.size), *row_values.shape[1:]), row_values.dtype)
+        table[: drawn.size][drawn] = row_values
+        if in_bytes is not None and row_values.dtype == np.bool_:
+            return np.frombuffer(in_bytes.translate(table.tobytes()), np.bool_)
+        values: NDArray[Any] = table.take(codes.astype(np.intp, copy=False), axis=0, mode="clip")
         return values
 
     def asked_of(self, ask: Evaluator, name: str, codes: NDArray[np.int64]) -> NDArray[Any]:
@@ -334,13 +344,16 @@ class CodedText:
         """How many codes there are: one for each text and, if values can be missing, one for those."""
         return self._texts_or_none.len()
 
-    def coded(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
+    def coded(self, name: str, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
         """Return the codes of rows; missing values, if the column can have them, get their own code, the last."""
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
+        if codes.max() >= self.dictionary.len():
+            raise IndexError(name)  # the file is damaged
         if self.valid is None:
             return codes
         valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
-        return np.where(valid, codes, np.uint32(self.dictionary.len()))
+        missing = self.dictionary.len()
+        return np.where(valid, codes, np.min_scalar_type(missing).type(missing))  # in as few bytes as the codes
 
     @cached_property
     def _texts_or_none(self) -> pl.Series:

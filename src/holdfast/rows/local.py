@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import Expression, booleans, floats, silence
+from holdfast.queries.evaluate import Expression, silence
 from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, RowValues, Values
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
@@ -22,13 +22,13 @@ from holdfast.rows import draws as drawing
 from holdfast.rows.columns import (
     BufferPool,
     CodedText,
-    Evaluator,
     Numbers,
     PackedText,
     Storage,
     StoredColumn,
     take_into,
 )
+from holdfast.rows.combinations import Combinations, evaluator_of
 from holdfast.rows.disk.packs import KeptElsewhere, Packs
 from holdfast.rows.draws import (
     AllRows,
@@ -49,7 +49,6 @@ _SCAN = 8  # blocks of consecutive rows folded at once, since nothing has to be 
 _BLOCK_BYTES = 256 << 20  # a block has fewer rows if values are long
 _LINES_BYTES = 2 << 20  # packed lines at once: more exceeds the cache; with less, numpy's overhead dominates
 _PIECE = 1 << 18  # rows hashed at once
-_EACH = 16  # rows for each possible combination: how many occur then hardly shows in the time of an answer
 _MANY = 1 << 16  # from this many consecutive rows on, Polars is faster; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
 
@@ -330,7 +329,7 @@ class LocalRows:
                 continue
             texts = self._texts_of(function, rows)
             if texts is not None:
-                found.append(texts.asked(_evaluator(function), columns[0], rows, _pool, every=scan))
+                found.append(texts.asked(evaluator_of(function), columns[0], rows, _pool, every=scan))
                 continue
             found.append(self._numbers_of(function, rows))
             if found[-1] is None:
@@ -352,55 +351,18 @@ class LocalRows:
     def _combinations(self, query: Query, rows: Indices | slice) -> tuple[Values, NDArray[np.int64]] | None:
         """Return the outcome of each combination of texts and conditions among these rows, and how many rows have it.
 
-        There are few of them, and each is evaluated once. None if the query depends on anything else, on a single
-        condition (which is counted as fast), or if there could be more than one combination in `_EACH` rows.
+        None if the query depends on anything else, or if there could be too many combinations.
         """
         if self._units is not None or query.weighs or not isinstance(query, Composed):
             return None
         functions = query.functions
-        texts: dict[str, CodedText] = {}
-        conditions, most = [], 1
-        for place, function in enumerate(functions):
-            if self._on_plain(function):
-                if function.type is not Type.BOOL:
-                    return None
-                conditions.append(place)
-                most *= 2
-            elif (stored := self._texts_of(function, rows)) is None:
-                return None
-            elif function.columns[0] not in texts:
-                texts[function.columns[0]] = stored
-                most *= stored.distinct
-        if most * _EACH > _height(rows) or not (texts or len(conditions) > 1):
+        found = Combinations.of(functions, _height(rows), self._on_plain, lambda one: self._texts_of(one, rows))
+        if found is None:
             return None
         self._about_to_read(rows, query.columns)
-        # A combination is a number: its digits are the code of a text for every column, and a bit for every condition.
-        digits: dict[str | int, tuple[NDArray[Any], int]] = {}
-        for name, stored in texts.items():
-            codes = stored.coded(rows, _pool)
-            if codes.max() >= stored.distinct:
-                raise IndexError(name)  # the file is damaged
-            digits[name] = codes, stored.distinct
-        bits = self._row_values([functions[place] for place in conditions], rows)
-        for place, each in zip(conditions, bits, strict=True):
-            digits[place] = booleans(each).view(np.uint8), 2
-        narrow = np.min_scalar_type(most)
-        (cells, _), *others = digits.values()
-        for codes, size in others:
-            cells = cells.astype(narrow, copy=False) * narrow.type(size) + codes.astype(narrow, copy=False)
-        times = np.bincount(cells, minlength=most)
-        occurring = rest = times.nonzero()[0]
-        drawn: dict[str | int, NDArray[np.int64]] = {}
-        for key, (_, size) in reversed(digits.items()):
-            rest, drawn[key] = np.divmod(rest, size)
-        row_values: list[RowValues] = []
-        for place, function in enumerate(functions):
-            if place in drawn:
-                row_values.append(drawn[place].astype(np.bool_))
-            else:
-                name = function.columns[0]
-                row_values.append(texts[name].asked_of(_evaluator(function), name, drawn[name]))
-        return query.combined(row_values), times[occurring]
+        bits = self._row_values([functions[place] for place in found.conditions], rows) if found.conditions else ()
+        row_values, times = found.counted(rows, bits, _pool)
+        return query.combined(row_values), times
 
     def _on_plain(self, function: Function) -> bool:
         """Whether a function can be evaluated on arrays of stored values, none of which is missing."""
@@ -554,17 +516,3 @@ def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDA
     part, draw = np.divmod(np.arange(first, first + count), draws)
     part.flags.writeable = draw.flags.writeable = False  # shared
     return part, draw
-
-
-def _evaluator(function: Function) -> Evaluator:
-    """Return how to evaluate a function of texts that gives numbers or booleans."""
-    return Evaluator(partial(_array_of, function), function.direct)
-
-
-def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
-    """Return a function's values as an array: whole numbers stay integers only if none can be missing."""
-    values = function.series(rows)
-    if function.type is Type.BOOL:
-        return booleans(values)
-    whole = function.type is Type.INT and not function.nullable and not values.null_count()
-    return values.to_numpy() if whole else floats(values)

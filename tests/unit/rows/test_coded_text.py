@@ -12,7 +12,8 @@ import holdfast as hf
 from holdfast.queries.build import build_difference, build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
 from holdfast.rows import draws, local
-from holdfast.rows.columns import TEXT, PackedText
+from holdfast.rows.columns import TEXT, BufferPool, CodedText, Evaluator, PackedText
+from holdfast.rows.combinations import counts_of
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.draws import AllRows
 
@@ -147,6 +148,39 @@ def test_one_row_that_must_be_tossed_for_does_not_show(tmp_path: Path, monkeypat
         assert source.tally(query, draws=500, mass=0.0, rng=rng).sum() == 500
     assert drawn == {False, True}
     assert not seen
+
+
+@pytest.mark.parametrize("most", [1, 3, 12, 13, 200])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_numbers_are_counted_alike_whether_there_are_few_or_many(most: int, dtype: Any) -> None:
+    numbers = np.random.default_rng(most).integers(0, most, 1_001).astype(dtype)
+    found = counts_of(numbers, most)
+    assert found.tolist() == np.bincount(numbers, minlength=most).tolist()
+    assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize(
+    "of", [lambda s: (s == "b").fill_null(value=False), lambda s: (s.str.len_bytes() / 2).fill_null(0.0)]
+)
+def test_short_codes_and_long_ones_give_the_same(of: Any, dtype: Any, missing: bool) -> None:
+    texts, codes = pl.Series(["a", "b", "never drawn"]), np.array([0, 1, 1, 2, 0], dtype)
+    column = CodedText(codes, texts, np.array([True, True, False, True, True]) if missing else None)
+    seen: list[Any] = []
+    ask = Evaluator(lambda rows: (seen.extend(rows["s"]), of(rows["s"]).to_numpy())[1])
+    drawn = np.array([4, 1, 1, 2, 0])
+    expected = [None if missing and row == 2 else texts[int(codes[row])] for row in drawn]
+    values = column.asked(ask, "s", drawn, BufferPool())
+    assert values.tolist() == of(pl.Series("s", expected)).to_list()
+    assert set(seen) == set(expected)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_code_without_a_text_is_damage(dtype: Any) -> None:
+    column = CodedText(np.array([0, 2], dtype), pl.Series(["a", "b"]))
+    with pytest.raises(IndexError):
+        column.asked(Evaluator(lambda rows: rows["s"].is_null().to_numpy()), "s", np.array([1]), BufferPool())
 
 
 class Chosen:

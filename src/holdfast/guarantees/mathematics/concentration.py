@@ -1,6 +1,6 @@
 """How far an average strays from its mean: Hoeffding, Chernoff with Bernoulli divergence, exact binomial."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil, exp, expm1, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
@@ -17,8 +17,9 @@ ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals are moved outward, to cover rounding
 MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
-FEW = 12  # up to this many counts, one by one is faster than an array
+FEW, FEW_ALIKE = 7, 16  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
 NORMAL = NormalDist()
+ZERO, HALF, ONE = map(np.array, (0.0, 0.5, 1.0))  # with short arrays, nearly twice as fast as Python's numbers
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -75,71 +76,81 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low = binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
-    return low, 1.0 - binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
+    low, beyond = lower_ends((successes, trials - successes), trials, beta / 2)
+    return low, 1.0 - beyond
 
 
 @theorem("here (ends by tangents)", proof="concentration.md")
-def binomial_low(successes: int, trials: int, tail: float) -> float:
-    """Return the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; `successes` must be positive.
+def lower_ends(counts: Iterable[float], trials: float, tail: float) -> list[float]:
+    """Return for each count the largest p with P(Bin(trials, p) >= count) <= tail, rounded down; 0 for a count of 0.
 
-    For a single count. scipy is used only if it is already imported: importing it takes as long as ten thousand calls.
+    For a few counts. scipy is used only if it is already imported: importing it takes as long as ten thousand counts.
 
     Statement
-        The probability is F(p), the distribution function of the Beta law of a = successes, b = trials - a + 1. log F
-        is concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
+        The probability is F(p), the distribution function of the Beta law of a = count, b = trials - a + 1. log F is
+        concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
         `tail`. Halley's steps lead close to the end; the last step is Newton's, and gives away next to nothing.
 
     Not covered
         Rounding in F: the end is moved outward by BETA_SAFE. A tail above 1/2.
 
-    >>> abs(binomial_low(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
+    >>> abs(lower_ends([1], 10, 0.025)[0] - (1 - 0.975 ** (1 / 10))) < 1e-10
     True
     """
-    if successes == trials:
-        return _outwards(exp(log(tail) / trials))
-    k, rest, goal, z = float(successes), float(trials - successes), log(tail), -NORMAL.inv_cdf(tail)
-    scale = lgamma(k) + lgamma(rest + 1) - lgamma(trials + 1.0)
-    if 2 * k - 1 <= z * z:  # the tail is nearly C(trials, successes) p^successes
-        u = min(-1e-9, (goal + log(k) + scale) / k)
-    else:
-        u = log(_cornish_fisher(k - 0.5, trials, z, sqrt))
-    law = None if special.at_hand() and trials <= MANY_TRIALS else _UpperTail(successes, trials)
-    for _ in range(MOST_STEPS):
-        p = exp(u)
-        reached = special.beta_law(k, rest + 1, p) if law is None else 0.0
-        if reached > TINY:
-            slope, curve = exp(k * u + rest * log1p(-p) - scale) / reached, k - rest * p / (1 - p)
-            step = (goal - log(reached)) / slope
+    if not trials:
+        return [0.0 for _ in counts]
+    n, goal, z, ends = float(trials), log(tail), -NORMAL.inv_cdf(tail), []
+    start, whole, direct = _cornish_fisher(n, z, sqrt), lgamma(n + 1), special.at_hand() and n <= MANY_TRIALS
+    beta_law = special.beta_law
+    for count in counts:
+        k, rest = float(count), n - count
+        if not (k and rest):
+            ends.append(_outwards(exp(goal / n)) if k else 0.0)
+            continue
+        scale = lgamma(k) + lgamma(rest + 1) - whole
+        # If there are few, the tail is nearly C(trials, count) p^count.
+        p = start(k - 0.5) if 2 * k - 1 > z * z else exp(min(-1e-9, (goal + log(k) + scale) / k))
+        law = None if direct else _UpperTail(k, n)
+        for _ in range(MOST_STEPS):
+            reached = beta_law(k, rest + 1, p) if law is None else 0.0
+            if reached > TINY:
+                slope, curve = exp(k * log(p) + rest * log1p(-p) - scale) / reached, k - rest * p / (1 - p)
+                step = (goal - log(reached)) / slope
+            else:
+                law = law or _UpperTail(k, n)
+                logarithm, slope, curve = law.at(p)
+                step = (goal - logarithm) / slope
+            bend, end = step * (curve - slope) / 2, p * exp(step)
+            if abs(step * bend) <= CONVERGED * (1 - end):
+                ends.append(_outwards(end))
+                break
+            p *= exp(step / (1 + max(bend, -0.5)))
         else:
-            law = law or _UpperTail(successes, trials)
-            logarithm, slope, curve = law.at(p)
-            step = (goal - logarithm) / slope
-        bend = step * (curve - slope) / 2
-        p = exp(u + step)
-        if abs(step * bend) <= CONVERGED * (1 - p):
-            return _outwards(p)
-        u += step / (1 + max(bend, -0.5))
-    law = law or _UpperTail(successes, trials)
-    return max(0.0, _halved(lambda p: exp(law.at(p)[0]), tail, inner=successes / trials, outer=0.0) - ULP)
+            ends.append(max(0.0, _halved((law or _UpperTail(k, n)).tail, tail, inner=k / n, outer=0.0) - ULP))
+    return ends
 
 
 def _outwards(p: float) -> float:
     return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
 
 
-def _cornish_fisher(k: Any, n: Any, z: Any, root: Callable[[Any], Any]) -> Any:
-    """Return approximately the p whose binomial law has the same tail beyond k as the normal law has beyond z.
+def _cornish_fisher(n: Any, z: Any, root: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return how to find, from k, about the p whose binomial law has the tail beyond k that the normal has beyond z.
 
     It is the end of Wilson's interval, refined by a Cornish-Fisher expansion.
     """
     square = z * z
-    half, skew, span = square / 2, (square - 1) / 6, n + square
-    p = k * (1 + 2 * skew / n) - skew
-    p = (p + half - z * root(p - p * p / n + half / 2)) / span
-    spread = p - p * p
-    p = k - skew + 2 * skew * p + z * (6 * skew + (2 * square - 14) * spread) / (72 * root(n * spread))
-    return (p + half - z * root(p - p * p / n + half / 2)) / span
+    half, quarter, skew, span = square / 2, square / 4, (square - 1) / 6, n + square
+    more, twice, constant, linear = 1 + 2 * skew / n, 2 * skew, z * skew / 12, z * (2 * square - 14) / 72
+
+    def start(k: Any) -> Any:
+        p = k * more - skew
+        p = (p + half - z * root(p - p * p / n + quarter)) / span
+        spread = p - p * p
+        p = k - skew + twice * p + (constant + linear * spread) / root(n * spread)
+        return (p + half - z * root(p - p * p / n + quarter)) / span
+
+    return start
 
 
 class _UpperTail:
@@ -149,8 +160,8 @@ class _UpperTail:
     sqrt(n / (2 pi k (n-k))) exp(d(n) - d(k) - d(n-k) - n kl(k/n || p)), where d is what Stirling's formula leaves out.
     """
 
-    def __init__(self, k: int, n: int) -> None:
-        self.k, self.n, self.rest = float(k), float(n), float(n - k)
+    def __init__(self, k: float, n: float) -> None:
+        self.k, self.n, self.rest = k, n, n - k
         beyond = _beyond_stirling(self.n) - _beyond_stirling(self.k) - _beyond_stirling(self.rest)
         self.scale = beyond + 0.5 * log(self.n / (2 * pi * self.k * self.rest))
         self.ratios = np.empty(0)  # of each term to the one before, divided by the odds
@@ -167,6 +178,10 @@ class _UpperTail:
         total = 1 + float(np.add.reduce(np.multiply.accumulate(self.ratios[:terms] * odds)))
         reached = self.scale - self.n * _kl(self.k / self.n, p) + log(total)
         return reached, self.k / total, self.k - self.rest * odds
+
+    def tail(self, p: float) -> float:
+        """Return the tail itself."""
+        return exp(self.at(p)[0])
 
 
 def _beyond_stirling(n: float) -> float:
@@ -187,6 +202,15 @@ def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: 
     return outer
 
 
+def clopper_pearson_each(counts: Sequence[int], trials: int, beta: float) -> list[tuple[float, float]]:
+    """Return the interval of `clopper_pearson` for each of several counts of as many trials."""
+    if len(counts) <= FEW_ALIKE and special.at_hand():  # faster one by one
+        ends = lower_ends([*counts, *(trials - count for count in counts)], trials, beta / 2)
+        return [(low, 1.0 - beyond) for low, beyond in zip(ends, ends[len(counts) :], strict=False)]
+    lows, highs = clopper_pearsons(counts, trials, beta)
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
 def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
     """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
     successes = np.asarray(successes, dtype=float)
@@ -195,54 +219,47 @@ def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
         each = (np.broadcast_to(one, count).tolist() for one in (successes, trials, beta))
         lows, highs = np.array(list(map(clopper_pearson, *each))).reshape(count, 2).T
         return lows, highs
-    trials, tail = _twice(trials), _twice(beta) / 2
-    both = np.concatenate([successes, successes])
-    both[count:] = (trials - both)[count:]
-    ends = binomial_lows(both, trials, tail)
-    return ends[:count], np.minimum(1.0, 1.0 - ends[count:])
-
-
-def _twice(x: Any) -> Any:
-    x = np.asarray(x, dtype=float)
-    return np.concatenate([x, x]) if x.ndim else x
+    trials, tail = np.asarray(trials, dtype=float), np.asarray(beta, dtype=float) * HALF
+    both = np.concatenate([successes, trials - successes])
+    ends = binomial_lows(both, *(np.concatenate([one, one]) if one.ndim else one for one in (trials, tail)))
+    return ends[:count], ONE - ends[count:]
 
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 if no successes.
 
-    The algorithm is that of `binomial_low`, with the Beta law written out here: arrays are short, so the time goes into
+    The algorithm is that of `lower_ends`, with the Beta law written out here: arrays are short, so the time goes into
     the number of numpy operations.
     """
-    some = successes > 0
+    some = successes > ZERO
     with np.errstate(all="ignore"):
-        a = np.maximum(successes, 1.0)  # where there are none, any value will do
+        a = np.maximum(successes, ONE)  # where there are none, any value will do
         rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
-        b = rest + 1
+        b = rest + ONE
         scale = special.betaln(a, b)
-        u = np.log(_cornish_fisher(a - 0.5, trials, z, np.sqrt))
-        few = 2 * a - 1 <= z * z
-        if few.any():
-            u = np.where(few, np.minimum(-1e-9, (goal + np.log(a) + scale) / a), u)
-        done, ends = np.zeros(u.shape, dtype=bool), u
+        p = _cornish_fisher(trials, z, np.sqrt)(a - HALF)
+        few = 2 * a - ONE <= z * z
+        if np.count_nonzero(few):
+            p = np.where(few, np.exp(np.minimum(-1e-9, (goal + np.log(a) + scale) / a)), p)
+        done, ends = np.zeros(p.shape, dtype=bool), p
         for _ in range(MOST_STEPS):
-            p = np.exp(u)
-            reached, odds = special.betainc(a, b, p), p / (1 - p)
-            slope = np.exp(a * u - rest * np.log1p(odds) - scale) / reached
+            reached, left = special.betainc(a, b, p), ONE - p
+            slope = np.exp(a * np.log(p) + rest * np.log1p(-p) - scale) / reached
             step = (goal - np.log(reached)) / slope
-            bend = step * (a - rest * odds - slope) / 2
-            ends = np.where(done, ends, np.exp(u + step))
-            done |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
-            if done.all():
+            bend = step * (a - rest * (p / left) - slope) * HALF
+            ends = np.where(done, ends, p * np.exp(step))
+            done |= np.abs(step * bend) <= CONVERGED * (ONE - ends)  # false for NaN
+            if np.count_nonzero(done) == done.size:
                 break
-            u = u + step / (1 + np.maximum(bend, -0.5))
-        ends = np.where(some, ends - ends * (1 - ends) * BETA_SAFE - ULP, 0.0)
+            p = p * np.exp(step / (ONE + np.maximum(bend, -HALF)))
+        ends = np.where(some, ends - ends * (ONE - ends) * BETA_SAFE - ULP, ZERO)
     wrong = some & (~done | (trials > MANY_TRIALS))
-    if wrong.any():
+    if np.count_nonzero(wrong):
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
             cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
             ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # callers round 1 - it
-    return np.maximum(ends, 0.0)
+    return np.maximum(ends, ZERO)
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:

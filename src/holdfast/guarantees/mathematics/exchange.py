@@ -140,10 +140,7 @@ def hi(x: float, J: float, *, identical: bool = True) -> float:
     >>> round(hi(0.0, 0.01, identical=False), 9)
     0.010294171
     """
-    if identical or not J <= MOST_ALIKE:
-        return _upper(x, J, 1.0, identical)
-    top = _upper(max(x, J * J), J, 1.0, True)
-    return top if top <= 1 - J * J else 1.0
+    return interval((0.0, x), J, identical=identical)[1]
 
 
 @theorem("here (Theorem K, the interval)", proof=PROOF)
@@ -160,37 +157,39 @@ def lo(x: float, J: float, *, identical: bool = True) -> float:
     >>> lo(0.01, 0.01), abs(lo(0.4, 0.01) + hi(0.6, 0.01) - 1) < 1e-11
     (0.0, True)
     """
+    return interval((x, 1.0), J, identical=identical)[0]
+
+
+def interval(mean: tuple[float, float], J: float, *, identical: bool = True) -> tuple[float, float]:
+    """Return `lo` of the lower and `hi` of the upper end of an interval for the posterior mean."""
     if identical or not J <= MOST_ALIKE:
-        return _lower(x, J, 1.0, identical)
-    bottom = _lower(min(x, 1 - J * J), J, 1.0, True)
-    return bottom if bottom >= J * J else 0.0
+        return _roots(mean[0], mean[1], J, 1.0, identical)
+    square = J * J
+    bottom, top = _roots(min(mean[0], 1 - square), max(mean[1], square), J, 1.0, True)
+    return bottom if bottom >= square else 0.0, top if top <= 1 - square else 1.0
 
 
-def _upper(x: float, J: float, r: float, identical: bool) -> float:
-    """Return the larger root p of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J), rounded up; 1 if x is too near to it.
+def _roots(low: float, high: float, J: float, r: float, identical: bool) -> tuple[float, float]:
+    """Return the smaller root p of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J) for x = `low`, and the larger for `high`.
 
-    c is 0, or 1/2 for rows that are not identical; r >= 1 is for groups.
+    They are rounded outward, and 0 or 1 if x is too near to that, also for J = inf. c is 0, or 1/2 for rows that are
+    not identical; r >= 1 is for groups. The larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0 comes
+    from sums of positive terms, the smaller one from the product of both.
     """
-    if not x < 1 - J * NEAREST[identical]:  # also J = inf
-        return 1.0
-    return min(1.0, _root(max(0.0, x), J, r, identical) * SAFE)
-
-
-def _lower(x: float, J: float, r: float, identical: bool) -> float:
-    """Return the smaller root, (x^2 - Jx - cJ^2)/((1-J+Jr) times the larger), rounded down; 0 if x is too near."""
-    near = J * NEAREST[identical]
-    if not x > near:
-        return 0.0
-    x = min(1.0, x)
-    product = (x - near) * (x + near - J)  # both roots of x^2 - Jx - cJ^2
-    return product / ((1 - J + J * r) * _root(x, J, r, identical)) / SAFE
-
-
-def _root(x: float, J: float, r: float, identical: bool) -> float:
-    """Return the larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0, from sums of positive terms."""
-    apart = 0.0 if identical else 2 * J * J * (1 - J + J * r)
-    spread = sqrt(J * J * r * r + apart + 4 * J * (1 - J + r) * x * (1 - x))
-    return ((1 - J) * x + (J * r + spread) / 2) / (1 - J + J * r)
+    bottom, top, near = 0.0, 1.0, J * NEAREST[identical]
+    below, above = low > near, high < 1 - near
+    if below or above:
+        lead, slope = 1 - J + J * r, 4 * J * (1 - J + r)
+        least = J * J * r * r + (0.0 if identical else 2 * J * J * lead)
+        if below:
+            x = min(1.0, low)
+            larger = ((1 - J) * x + (J * r + sqrt(least + slope * x * (1 - x))) / 2) / lead
+            bottom = (x - near) * (x + near - J) / (lead * larger) / SAFE  # both roots of x^2 - Jx - cJ^2
+        if above:
+            x = max(0.0, high)
+            larger = ((1 - J) * x + (J * r + sqrt(least + slope * x * (1 - x))) / 2) / lead
+            top = min(1.0, larger * SAFE)
+    return bottom, top
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
@@ -249,7 +248,7 @@ def group_range(mean: tuple[float, float], g: float, J: float, *, identical: boo
     if not g > J:
         return 0.0, 1.0
     k, r = J / g, most_over(g, J, identical=identical)
-    return _lower(mean[0], k, r, identical), _upper(mean[1], k, r, identical)
+    return _roots(mean[0], mean[1], k, r, identical)
 
 
 @theorem("here (Theorem K, the worst case)", proof=PROOF)

@@ -29,6 +29,7 @@ PROOF = "groups.md"
 Interval = tuple[float, float]
 Counts = tuple[int, int]  # zeros and ones of a group
 Known = tuple[Interval, Interval, float]  # posterior mean, mean in the population, and the least posterior share
+OUTWARD = np.array([[-1.0], [1.0]])  # which way from 1/2 the lower and the upper end move as a group shrinks
 CELLS = 64  # steps in which the exponent of a joint region is divided between two groups
 AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5)  # values of x - y that `joint_tail` tries
 
@@ -51,17 +52,20 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: Any, mass: float, 
     """
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
     included = zeros + ones
-    pi = clopper_pearsons(included, ell, level)
-    both, left = np.stack(pi, axis=1), 1 - np.reshape(outcomes, (-1, 1)) * mass  # for all groups, or for each
-    shares = np.clip((both - 2 * mass) / left, 0.0, 1.0)
-    means = np.tile([0.0, 1.0], (len(included), 1))
-    known = pi[0] > 2 * mass
-    least, most, inside = pi[0][known], pi[1][known], included[known]
-    theta = clopper_pearsons(ones[known], inside, level_among(level, least, inside, ell))
-    for end, (sign, tilt) in enumerate(((-1, theta[0]), (1, theta[1]))):
-        at = np.where(sign * (tilt - 0.5) > 0, least, most)
-        means[known, end] = np.clip(tilt + mass * (2 * tilt - 1) / (at - 2 * mass), 0.0, 1.0)
-    return means, shares
+    pi = np.array(clopper_pearsons(included, ell, level))
+    left = 1 - np.asarray(outcomes) * mass  # for all groups, or for each
+    shares = np.minimum(1.0, np.maximum(0.0, (pi - 2 * mass) / left))
+    means = np.zeros(pi.shape)
+    means[1] = 1.0
+    known = np.flatnonzero(pi[0] > 2 * mass)
+    if known.size:
+        least, most = pi[:, known]
+        inside = included[known]
+        theta = np.array(clopper_pearsons(ones[known], inside, level_among(level, least, inside, ell)))
+        tilt = 2 * theta - 1
+        at = np.where(tilt * OUTWARD > 0, least, most)
+        means[:, known] = np.minimum(1.0, np.maximum(0.0, theta + mass * tilt / (at - 2 * mass)))
+    return means.T, shares.T
 
 
 @theorem("here (categories within a group)", proof=PROOF)

@@ -66,7 +66,12 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
     >>> outcome_mean(0, 0, outcomes=2, mass=0.01, level=0.01)
     (0.0, 1.0)
     """
-    low, high = clopper_pearson(count, ell, level)
+    return debiased(clopper_pearson(count, ell, level), outcomes=outcomes, mass=mass)
+
+
+def debiased(ends: Interval, *, outcomes: int, mass: float) -> Interval:
+    """Return an interval for the share of an outcome among draws as one for its posterior mean."""
+    low, high = ends
     return shares.debias(low, outcomes=outcomes, mass=mass), shares.debias(high, outcomes=outcomes, mass=mass)
 
 
@@ -90,14 +95,21 @@ def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
 
 @theorem("here (conditional means)", proof="posterior.md")
 def group_mean(
-    ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3
+    ones: int,
+    included: int,
+    ell: int,
+    *,
+    mass: float,
+    level: float,
+    outcomes: int = 3,
+    pi: Interval | None = None,
 ) -> tuple[Interval, Interval]:
     """Return the intervals for the posterior mean of a group and for its posterior share.
 
     Statement
         Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
         ones among the included at `level_among`; the range of the group mean over both; the share from pi. Two of the k
-        intervals. For many groups at once: `groups.group_means`.
+        intervals. For many groups at once: `groups.group_means`. The interval for pi may be given, if it is known.
 
     Not covered
         A group that may be empty: its mean is in [0, 1].
@@ -106,7 +118,7 @@ def group_mean(
     >>> mean, least, round(most, 3)
     ((0.0, 1.0), 0.0, 0.033)
     """
-    pi = low, high = clopper_pearson(included, ell, level)
+    pi = low, high = pi or clopper_pearson(included, ell, level)
     share = group_share(low, mass=mass, outcomes=outcomes), group_share(high, mass=mass, outcomes=outcomes)
     if low <= 2 * mass:
         return (0.0, 1.0), share

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import concentration, special
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
+    clopper_pearson_each,
     clopper_pearson_width,
     clopper_pearsons,
     hoeffding_radius,
@@ -19,6 +20,7 @@ from holdfast.guarantees.mathematics.concentration import (
     kl_range,
     kl_upper,
     laplace_radius,
+    lower_ends,
 )
 
 
@@ -133,6 +135,23 @@ def test_many_counts_at_once_have_the_ends_that_each_has_alone(beta):
         check_ends(low, high, clopper_pearson(int(count), 12_000, beta))
 
 
+@pytest.mark.parametrize("beta", [0.9, 1e-3, 1e-6, 1e-30])
+def test_an_end_does_not_depend_on_the_counts_beside_it(beta):
+    counts = COUNTS.tolist()
+    alone = [clopper_pearson(count, 12_000, beta) for count in counts]
+    assert clopper_pearson_each(counts, 12_000, beta) == alone
+    assert clopper_pearson_each(counts[::-1], 12_000, beta) == alone[::-1]
+    several = clopper_pearson_each(3 * counts, 12_000, beta)  # in arrays
+    for (low, high), one in zip(several, 3 * alone, strict=True):
+        check_ends(low, high, one)
+
+
+def test_ends_of_no_trials_and_of_no_counts():
+    assert lower_ends([0, 0], 0, 0.1) == [0.0, 0.0]
+    assert clopper_pearson_each([], 10, 0.1) == []
+    assert clopper_pearson_each([0], 0, 0.1) == [(0.0, 1.0)]
+
+
 @pytest.mark.usefixtures("without_scipy")
 def test_arrays_of_trials_and_levels_too():
     trials, betas = np.array([1, 10, 1_000, 10**6]), np.array([0.5, 0.1, 1e-6, 1e-9])
@@ -157,8 +176,8 @@ def test_steps_from_a_wrong_start_lead_to_the_same_ends(off, monkeypatch):
     right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._cornish_fisher
     near = {"rtol": 2 * concentration.CONVERGED, "atol": 1e-15}
 
-    def wrong(k, n, z, root):
-        return np.minimum(0.9999 * k / n, off * start(k, n, z, root))
+    def wrong(n, z, root):
+        return lambda k: np.minimum(0.9999 * k / n, off * start(n, z, root)(k))
 
     monkeypatch.setattr(concentration, "_cornish_fisher", wrong)
     np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), right, **near)
