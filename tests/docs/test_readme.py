@@ -76,6 +76,12 @@ def test_the_comparison_is_what_the_planner_says():
     assert 0 <= none_fails - checks.width(ChecksSoFar(k - 1, 0, 0)) <= 1e-4
 
 
+def test_the_gaussian_line_of_the_plan_is_as_narrow_as_said():
+    said = float(re.search(r"Its `gaussian` line is narrower than the one above, ±(0\.\d{4})", README)[1])
+    planned = {each.guarantee: each.margin for each in hf.plan(rows=1_000_000, queries=10_000).alternatives}
+    assert 0 <= said - planned["gaussian"] <= 1e-4
+
+
 def test_margins_without_a_plan_are_planned():
     last, first = map(
         float, re.search(r"without a plan ±(0\.\d{4}) at the 10,000th question, ±(0\.\d{4})", README).groups()
