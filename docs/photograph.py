@@ -114,6 +114,7 @@ def main() -> None:
     ):
         driver.get(server["link"])
         driver.find_element(By.CSS_SELECTOR, "form button").click()
+        WebDriverWait(driver, 30).until(lambda _: "/sign-in" not in driver.current_url)
         for question in QUESTIONS:
             ask(driver, f"{server['address']}/datasets/flights", question)
         for width in SIZES:

@@ -78,3 +78,16 @@ def test_results_that_are_kept_are_of_full_size(report: ModuleType) -> None:
         kept = json.loads((report.RESULTS / f"{name}.json").read_text())
         assert kept["run"]["small"] is False
         assert kept["raw"]
+
+
+def test_the_committed_figures_are_drawn_from_the_kept_results(report: ModuleType, tmp_path: Path) -> None:
+    """Drawn by this version of matplotlib, they are the same to the last byte; another may draw differently."""
+    import matplotlib
+
+    drawn_here = f"<dc:title>Matplotlib v{matplotlib.__version__}"
+    for name in report.CASES:
+        for figure in json.loads((report.RESULTS / f"{name}.json").read_text())["figures"]:
+            kept = (report.ROOT / "docs" / "benchmarks" / f"{figure['name']}.svg").read_text()
+            report.draw(figure, tmp_path)
+            if drawn_here in kept:
+                assert (tmp_path / f"{figure['name']}.svg").read_text() == kept, figure["name"]

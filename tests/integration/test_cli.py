@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,18 @@ def test_open_declares_types_and_complete_columns_once_for_all_commands(tmp_path
     assert refused["error"].startswith("--complete must name columns without missing values; 'b' has some")
     code, refused = refuse(tmp_path, "open", "t.csv", "--types", "a")
     assert refused["error"] == "--types must be like A=number,B=text; got 'a'."
+
+
+def test_open_says_when_the_ledger_refuses_a_file_that_is_read_differently(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,NA\n3,4\n" * 1_000)
+    succeed(tmp_path, "ask", "t.csv", "a > 2")
+    assert not any("refused" in note for note in document(tmp_path, "open", "t.csv")["notes"])
+    differently = document(tmp_path, "open", "t.csv", "--null-values", "NA")
+    assert "t.csv.ledger belongs to other data" in differently["notes"][0]
+    assert f"remove {tmp_path / 't.csv.holdfast'} and open the file with the options" in differently["notes"][0]
+    assert refuse(tmp_path, "ask", "t.csv", "a > 2")[0] == 7
+    shutil.rmtree(tmp_path / "t.csv.holdfast")
+    assert document(tmp_path, "ask", "t.csv", "a > 2")["answer"]["cached"]
 
 
 def test_verify_finds_damaged_data(fresh):

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.cli.command import Argument, Flag
 from holdfast.cli.messages import noting_warnings, spell
@@ -26,7 +26,10 @@ from holdfast.cli.options import (
     rows_each,
 )
 from holdfast.cli.output import note, say, show_json, show_notes, table
-from holdfast.errors import InvalidArgument
+from holdfast.errors import InvalidArgument, RowSourceError
+
+if TYPE_CHECKING:
+    from holdfast.rows.source import RowSource
 
 Complete = Annotated[str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")]
 
@@ -76,6 +79,8 @@ def open(
         rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
+    if begun:
+        notes += _refused(rows, ledger)
     if json:
         columns = [column.to_json() for column in schema]
         what = {"rows": len(rows), "unit": schema.unit, "columns": columns, "fingerprint": rows.fingerprint}
@@ -91,6 +96,21 @@ def open(
     if rows.location is not None:
         say(f"columns      {rows.location}")
     say(f"ledger       {ledger or 'in memory'}{'' if begun else ' (begins with the first answer)'}")
+
+
+def _refused(rows: "RowSource", ledger: Path | None) -> list[str]:
+    """Return why the ledger refuses these rows, and what to do; nothing if they are the ones it was begun with."""
+    from holdfast.ledger import open_ledger
+
+    try:
+        open_ledger(ledger, dataset=rows.name, fingerprint=rows.fingerprint).close()
+    except RowSourceError as error:
+        way_out = (
+            "Questions are refused until then. If the file is the same but was read with other options, remove"
+            f" {rows.location} and open the file with the options it had when the first question was asked."
+        )
+        return [f"{error} {way_out}"]
+    return []
 
 
 def _pair(part: str) -> tuple[str, str]:

@@ -64,6 +64,7 @@ PLAN_FLAGS = {
 _ARGUMENTS = {
     "give queries= or margin=": "give --queries or --plan-margin",
     "(queries=3, end=True)": "(--queries 3 --end)",
+    "a plan (queries=100)": "a plan (--queries 100)",
     "end=True refuses": "--end refuses",
     "queries={'flip': ...}": "--flips N",
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",

@@ -30,6 +30,7 @@ from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms
 
 ENDLESS = 2**31  # checks: more than anybody will ask
 OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
+ONE_IN = 100  # of so many further checks, a budget supposes, one is wrong: which one it was reveals something, too
 _GROUP = 2**31  # added to the charge of a wrong guess that could have been wrong in three ways
 CODED = 0.1  # part of beta1 for questions paid for by their code length; it costs all others 0.1 nats
 _SAMPLED = 0.2  # part of beta for the sampling error; costs 0.2 nats if a check reads all rows, 1.6 if not
@@ -173,9 +174,9 @@ class Checks(Guarantee):
         return self.certify(cell, (0.5, 0.5), so_far, so_far.checks + 1)[1] - 0.5
 
     def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
-        """Return how wide the next check is now, and after more wrong guesses."""
+        """Return how wide the next check is now, and at most after more wrong guesses, one in `ONE_IN` checks."""
         now = self.so_far(answered)
-        later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
+        later = [(more, now._replace(checks=now.checks + ONE_IN * more, wrong=now.wrong + more)) for more in OUTLOOK]
         return tuple((more, self.width(then)) for more, then in later)
 
     @property

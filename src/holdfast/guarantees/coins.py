@@ -62,7 +62,7 @@ class CoinGuarantee(AnswerGuarantee):
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips and histograms that would be mostly noise."""
         self.refuse_flips(statistic)
-        refuse_noise(statistic, mass=self.terms.mass)
+        refuse_noise(statistic, mass=self.terms.mass, planned=self.terms.answers > 0)
 
     def charge(self, statistic: Statistic, draws: int) -> int:
         """c-1 for a draw with c outcomes."""

@@ -443,13 +443,16 @@ class AnswerGuarantee(Guarantee):
             )
 
 
-def refuse_noise(statistic: Statistic, *, mass: float) -> None:
+def refuse_noise(statistic: Statistic, *, mass: float, planned: bool = True) -> None:
     """Refuse a question with so many outcomes that its answer would be mostly noise."""
     if statistic.outcomes * mass > 0.5:
         most = int(0.5 / mass)
+        more = (
+            "plan with guarantee='information'" if planned else "begin a session with a plan (queries=100), with less"
+        )
         raise InvalidArgument(
             f"A question with {statistic.outcomes} outcomes would be mostly noise in this session; it allows {most}."
-            " Ask about fewer categories at once, or plan with guarantee='information'.",
+            f" Ask about fewer categories at once, or about one group at a time; or {more}.",
             outcomes=statistic.outcomes,
             most=most,
         )

@@ -28,6 +28,7 @@ ENDLESS = 2**31  # submissions: more than anybody will send
 LARGEST = 2**62  # what a ledger can count
 MOST_CELLS = 10**4
 OUTLOOK = (0, 1, 10, 100)  # numbers of further improvements for which a budget says how wide an interval will be
+ONE_IN = 100  # of so many further submissions, a budget supposes, one improves
 COMPARED = 0.1  # part of beta for comparisons with the best; costs 0.1 nats for the other intervals, 2.3 for these
 UNITS = 64  # units per nat: the description length of steps up is kept in whole units, rounded up
 POPULATION, LABELS, ROWS = "population", "labels", "rows"
@@ -265,9 +266,9 @@ class Ladder(Guarantee):
         return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
     def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
-        """Return how wide the next interval is now, and at most until there are more improvements of one cell each.
+        """Return how wide the next interval is now, and after more improvements of one cell each, one in `ONE_IN`.
 
-        If every submission is an improvement, that reveals less and less: the widest interval on the way is shown.
+        Improvements end at the last cell, and few gaps between them reveal less: the widest so far is shown.
         """
         now, widest = self.so_far(answered), 0.0
         later = []
@@ -275,6 +276,7 @@ class Ladder(Guarantee):
             then = now
             for _ in range(more):
                 then = then.after(min(self.terms.cells, then.best + 1))
+            then = then._replace(submissions=now.submissions + ONE_IN * more)
             widest = max(widest, self.terms.scale * self.width(then))
             later.append((more, widest))
         return tuple(later)

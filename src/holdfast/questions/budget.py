@@ -18,8 +18,8 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Answered, Spent
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
-    "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
-    "submit": "submissions have no end: {now} around what the grid tells; with more improvements {after}",
+    "check": "checks have no end: {now} beyond the margin of a guess; with 1 in 100 wrong, {after} more of these",
+    "submit": "submissions have no end: {now} around what the grid tells; with 1 in 100 better, {after} more of these",
 }
 
 
@@ -38,9 +38,9 @@ class Budget:
         The margin of an ordinary answer now.
     outlook
         If there is no end: pairs of a number of further answers and the margin of an ordinary answer after them. In a
-        session that checks: pairs of a number of further wrong guesses and how wide a check is after them, beyond the
-        margin of its guess. On a board: pairs of a number of further improvements and how wide intervals are around
-        what the grid tells.
+        session that checks: pairs of a number of further wrong guesses, one in a hundred, and how wide a check is after
+        them, beyond the margin of its guess. On a board: pairs of a number of further improvements, one in a hundred
+        submissions, and how wide intervals are around what the grid tells.
     asks
         The only kind of question that is accepted, "check" or "submit"; None: all kinds that ask for values.
     ends
@@ -126,8 +126,8 @@ class Budget:
 
 
 _AHEAD = {  # whose width is shown, and after what
-    "check": ("a check, beyond the margin of its guess", "{:,} more wrong"),
-    "submit": ("a submission, around what the grid tells", "{:,} more that improve"),
+    "check": ("a check, beyond the margin of its guess", "{:,} more wrong, 1 in 100"),
+    "submit": ("a submission, around what the grid tells", "{:,} more that improve, 1 in 100"),
 }
 
 

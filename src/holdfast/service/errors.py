@@ -68,7 +68,8 @@ def error_payload(error: BaseException) -> dict[str, Any]:
         message = sentence.format(dataset=details.get("dataset", "a dataset")) + _WHY
         return error_json(message, kind=error.kind, status=error.status, details=details)
     if isinstance(error, HoldfastError):
-        message = _DECLARE.sub(r"The admin can declare it once, in \1 of \2.", error.message)
+        way_out = r"The admin can declare it once, as \1 of \2, in a TOML file beside the data."
+        message = _DECLARE.sub(way_out, error.message)
         return error_json(message, kind=error.kind, status=error.status, details=error.fields)
     known = error if isinstance(error, ProtocolError) else ProtocolError(500)
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast as hf
 from examples import examples
-from holdfast.guarantees.ladder import ABOUT
+from holdfast.guarantees.ladder import ABOUT, SubmissionsSoFar
 from holdfast.ledger import FileWitness, content_of
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.submission import METRICS, Metric
@@ -55,6 +55,18 @@ def test_what_is_foreseen_gets_no_narrower_with_more_improvements() -> None:
     with hf.Board({"id": cases, "label": [case % 2 for case in cases]}, step=0.01) as board:
         widths = [width for _, width in board.session.budget.outlook]
     assert widths == sorted(widths)
+
+
+def test_what_is_foreseen_before_the_first_submission_holds_for_one_improvement_in_a_hundred() -> None:
+    with hf.Board({"id": list(range(3_000)), "label": [case % 2 for case in range(3_000)]}) as board:
+        foreseen = dict(board.session.budget.outlook)
+        ladder = board.session.plan.standing
+    for improvements in (1, 10, 100):
+        revealed = SubmissionsSoFar(0, 0, 0)
+        for submission in range(100 * improvements):
+            revealed = revealed.after(revealed.best + (submission % 100 == 0))
+        assert (revealed.submissions, revealed.improvements) == (100 * improvements, improvements)
+        assert foreseen[improvements] == pytest.approx(ladder.width(revealed))
 
 
 def test_improvements_are_told_with_their_cell_and_others_with_an_end() -> None:

@@ -335,10 +335,10 @@ def test_the_budget_has_no_end_and_says_how_wide_checks_will_be(session: hf.Sess
     assert [more for more, _ in before.outlook] == [0, 1, 10, 100]
     widths = [width for _, width in before.outlook]
     assert all(narrow < wide for narrow, wide in pairwise(widths))
-    for number in range(1, 12):
+    for number in range(1, 11):
         session.check("yes", 0.9, 0.01 + number / 1e6)
     after = session.budget
-    assert after.margin > widths[2]
+    assert before.margin < after.margin < widths[2]  # which were to be wrong among a thousand, not in a row
     assert after.answers_left == before.answers_left
     assert "no end" in str(after)
     assert hf.Budget.from_dict(json.loads(json.dumps(after.to_dict()))) == after

@@ -434,3 +434,18 @@ def test_a_ratio_is_part_of_a_difference(session: hf.Session) -> None:
 def test_a_table_of_one_row_is_refused_as_such(tmp_path: Path) -> None:
     with pytest.raises(hf.InvalidArgument, match=r"^data must have at least 2 rows; data has 1\.$"):
         hf.Session({"x": [1.0]})
+
+
+def test_a_question_too_noisy_without_a_plan_says_what_does_work() -> None:
+    """On 20,000 rows without a plan, a difference has too many outcomes; one group at a time and a plan both work."""
+    rows = {"group": [number % 2 for number in range(20_000)], "y": [number % 3 == 0 for number in range(20_000)]}
+    asked = ("y", "group = 0", "group = 1")
+    with hf.Session(rows, seed=1) as session:
+        with pytest.raises(hf.InvalidArgument, match=r"or about one group at a time; or begin a session with a plan"):
+            session.difference(*asked)
+        assert session.mean("y", where="group = 0").low > 0
+    with pytest.raises(hf.InvalidArgument) as refused, hf.Session(rows, seed=1) as session:
+        session.difference(*asked)
+    assert "a plan (--queries 100), with less." in spell(str(refused.value), {})
+    with hf.Session(rows, seed=1, queries=100) as planned:
+        assert planned.difference(*asked).high < 1
