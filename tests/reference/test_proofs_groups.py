@@ -557,6 +557,45 @@ def test_whole_intervals_hold_every_population_that_coins_and_step_allow() -> No
     assert min(most.values()) > 0.9
 
 
+def of_two_passes(*, part: float = 1.0) -> tuple[int, float]:
+    """Return how often the farthest difference that two passes allow is outside its interval, and how near it comes.
+
+    The posterior is at the corner of what each pass says of its own group, the population as far from it as (K6) allows
+    in the direction of the difference. `part`: how much of the step to the population is taken.
+    """
+    rng, mass, missed, nearest = np.random.default_rng(31), 0.05, 0, 0.0
+    for _ in range(80):
+        j, draws, sign = float(rng.choice([2e-4, 1e-3, 5e-3])), int(rng.choice([30_000, 10**9])), rng.choice([-1, 1])
+        guarantee = standing(j, mass=mass)
+        true = groups_law(rng.uniform(0.06, 0.3, 2), rng.uniform(0.1, 0.9, 2))
+        releases, corner, least = [], [], []
+        for first, end in ((1, sign > 0), (3, sign < 0)):
+            law = np.array([1 - true[first : first + 2].sum(), *true[first : first + 2]])
+            counts = np.round(draws * (mass + (1 - 3 * mass) * law)).astype(int)
+            counts[0] += draws - counts.sum()
+            releases.append(Tally((0.5,), draws, tuple(counts.tolist()), ()))
+            mean, share = guarantee._of_group(releases[-1], 0)
+            corner.append(mean[int(end)])
+            least.append(share[0])
+        law = groups_law(np.array(least), np.array(corner))
+        direction = sign * np.array([0, -corner[0], 1 - corner[0], 0, 0]) / least[0]
+        direction -= sign * np.array([0, 0, 0, -corner[1], 1 - corner[1]]) / least[1]
+        _, mean = read_law(farthest(law, direction, j))
+        gap, found = guarantee.difference(*releases)[2], float(mean[0] - mean[1])
+        seen = corner[0] - corner[1]
+        low, high = (seen + part * (end - seen) for end in gap)
+        missed += not low - 1e-7 <= found <= high + 1e-7
+        nearest = max(nearest, farther(gap, found, float(seen)))
+    return missed, nearest
+
+
+def test_the_difference_of_two_passes_holds_every_population_that_coins_and_step_allow() -> None:
+    missed, nearest = of_two_passes()
+    assert missed == 0
+    assert nearest > 0.9
+    assert of_two_passes(part=0.5)[0] > 20  # half a step is not enough
+
+
 def chi_misses(*, wrong: bool = False) -> int:
     """Return how often two laws at a chi-square distance chi differ by more than the step; wrong: the larger alone."""
     rng, missed = np.random.default_rng(24), 0

@@ -308,12 +308,16 @@ class AnswerGuarantee(Guarantee):
         """Return the same for several `releases` of equally many draws, each given with its number of groups."""
         return [found for release, count in releases for found in self.groups(release, count)]
 
-    def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
-        """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].
+    difference_passes = 1  # in how many passes the difference of two groups is narrowest
 
-        The intervals of all groups hold at once, so their ends may be subtracted. Some guarantees do better.
+    def difference(self, *releases: Release) -> tuple[Interval, Interval, Interval]:
+        """Return the intervals of two groups, of one release or of one each, and of the first mean less the second.
+
+        The last is in [-1, 1]. The intervals of all groups hold at once, so their ends may be subtracted. Some
+        guarantees do better.
         """
-        first, second = self.group(release, 0), self.group(release, 1)
+        last = releases[-1]
+        first, second = self.group(releases[0], 0), self.group(last, 1 if last is releases[0] else 0)
         return first, second, (first[0] - second[1], first[1] - second[0])
 
     def sliced(self, releases: Sequence[Release], edges: Sequence[float]) -> Interval:

@@ -145,11 +145,17 @@ class Between(InGroups):
     inner: Share | Mean
     first: RowFunction
     second: RowFunction | None  # None: all rows that are not in the first
+    only: int | None = None  # 0 or 1: only the first or the second group
+
+    @property
+    def each(self) -> "tuple[Between, Between]":
+        """Either group alone, for a pass of its own."""
+        return replace(self, only=0), replace(self, only=1)
 
     @cached_property
     def statistic(self) -> Statistic:
-        """The difference of two means."""
-        return Difference()
+        """The difference of two means, or one of them."""
+        return Difference() if self.only is None else GroupMean()
 
     @cached_property
     def text(self) -> str:
@@ -162,13 +168,14 @@ class Between(InGroups):
         return (self.first,) if self.second is None else (self.first, self.second)
 
     def _facts(self) -> dict[str, Any]:
-        return {"kind": "difference", "rest": self.second is None}
+        return {"kind": "difference", "rest": self.second is None} | ({} if self.only is None else {"only": self.only})
 
     def _zeros(self, row_values: Sequence[RowValues]) -> Numbers:
         first = booleans(row_values[0])
-        if self.second is None:
-            return np.where(first, 1, 3)
-        second = booleans(row_values[1])
+        second = ~first if self.second is None else booleans(row_values[1])
+        if self.only is not None:
+            inside, outside = (first, second) if self.only == 0 else (second, first)
+            return (inside & ~outside).astype(np.int64)
         return np.where(first & ~second, 1, np.where(second & ~first, 3, OUTSIDE))
 
 

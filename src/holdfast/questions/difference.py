@@ -1,12 +1,17 @@
-"""The difference between two groups (A/B) or two values of each row: one release, an interval for the difference."""
+"""The difference between two groups (A/B) or two values of each row, with an interval for the difference itself.
+
+Two groups are asked in one pass or, where draws with five outcomes would be too noisy, in a pass each, for the same
+price.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
+from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
@@ -132,16 +137,23 @@ def difference(
     span = built.bounds[1] - built.bounds[0]
     check.scale("within", 2 * span)
 
+    passes = (built,) if context.answering.difference_passes == 1 else built.each
+
     def run(drawing: Drawing) -> Result:
-        release = drawing.release(built, draws)
-        *means, gap = built.statistic.certify(release, drawing.answering)
+        releases = [drawing.release(one, draws) for one in passes]
+        *intervals, gap = drawing.answering.difference(*releases)
+        values = [value for release in releases for value in release.values][:2]
         first, second = (
             Estimate.within(built.bounds, value, interval).to_json()
-            for value, interval in zip(release.values[:2], means, strict=True)
+            for value, interval in zip(values, intervals, strict=True)
         )
-        return _result(release.values[2], gap, span) | {"first": first, "second": second}
+        return _result(values[0] - values[1], gap, span) | {"first": first, "second": second}
 
-    return context.question(DIFFERENCE.name, built, draws, run)
+    question = context.question(DIFFERENCE.name, passes[0], draws, run)
+    if len(passes) == 1:
+        return question
+    cost = Cost(2 * question.cost.charge, 2 * question.cost.intervals)
+    return replace(question, cost=cost, rows_read=2 * question.rows_read, work=2 * question.work)
 
 
 def _paired(

@@ -27,7 +27,7 @@ COUNTS: dict[str, Callable[..., int]] = {
     "group": lambda release, part=0: 2,
     "groups": lambda release, count: 2 * count,
     "groups_of_all": lambda releases: sum(2 * count for _, count in releases),
-    "difference": lambda release: 4,
+    "difference": lambda *releases: 4,
     "sliced": lambda releases, edges: 1,
 }
 ASKED: list[tuple[str, str, dict[str, Any]]] = [
