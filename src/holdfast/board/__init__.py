@@ -16,7 +16,7 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
 from holdfast.board.sealing import keep, sealed_rows, split_off
-from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
+from holdfast.errors import InvalidArgument, NotCovered, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
@@ -230,9 +230,10 @@ class Board:
             The four cells, and precision, recall and F1 from them.
         """
         if self.confusion_session is None:
-            raise PlanConflict(
+            raise NotCovered(
                 "This board was made without rows for confusion: it gives scores, but no precision or recall. Make one"
-                " of other labels with confusion=0.2."
+                " of other labels with confusion=0.2.",
+                guarantee=self.ladder.name,
             )
         return self.confusion_session.for_analyst(by).confusion(predictions, positive_label=positive_label)
 

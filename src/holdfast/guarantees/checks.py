@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import inf, log, nextafter
 from typing import NamedTuple
 
-from holdfast.errors import PlanConflict
+from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import (
@@ -97,7 +97,7 @@ class Checks(Guarantee):
 
     def answering(self) -> AnswerGuarantee:
         """Only checks."""
-        raise PlanConflict(
+        raise NotCovered(
             "This session checks guesses: it says whether one holds, and gives an interval, but no values. Ask with"
             " the kind check, or ask a session on other rows.",
             guarantee=self.name,

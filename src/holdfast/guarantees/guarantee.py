@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
@@ -203,7 +203,7 @@ class Guarantee(ABC):
         """Return the same promise for one answer by another `mechanism`; refuse a mechanism that is not covered."""
         if mechanism == self.terms.mechanism:
             return self
-        raise PlanConflict(
+        raise NotCovered(
             f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which does not cover"
             f" single answers by {mechanism!r}; leave mechanism out. Sessions under the exchange guarantee take both"
             " coins and gaussian.",
@@ -228,9 +228,9 @@ class Guarantee(ABC):
         caps: dict[str, JSON] = {"charge": charge, "intervals": intervals}
         return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
 
-    def cannot_certify(self, what: str) -> PlanConflict:
+    def cannot_certify(self, what: str) -> NotCovered:
         """Return the error for something (`what`) that this guarantee says nothing about."""
-        return PlanConflict(
+        return NotCovered(
             f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
             f" {what}.",
             guarantee=self.name,
@@ -435,7 +435,7 @@ class AnswerGuarantee(Guarantee):
     def refuse_flips(self, statistic: Statistic) -> None:
         """Refuse a `statistic` of single flips."""
         if isinstance(statistic, SingleFlips):
-            raise PlanConflict(
+            raise NotCovered(
                 f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which promises nothing"
                 " about single flips. Plan a session for them: queries={'flip': ...}, or {'mean': ..., 'flip': ...} for"
                 " both, which runs under the information guarantee.",

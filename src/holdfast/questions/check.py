@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from holdfast import check as valid
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.statistic import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
 from holdfast.ledger import Answered, Cost
@@ -167,7 +167,7 @@ def check(
     """
     guarantee = context.guarantee.checks
     if not isinstance(guarantee, Checks):
-        raise PlanConflict(
+        raise NotCovered(
             "A check needs rows that answer nothing else, and these answer questions under the"
             f" {context.guarantee.name} guarantee. Begin a session with checks=0.2, which keeps a fifth of the rows for"
             " checks; or keep rows aside with holdfast.hold_back(data), or open rows that were kept aside with"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from holdfast import notebook
-from holdfast.errors import PlanConflict
+from holdfast.errors import NotCovered
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
@@ -160,7 +160,7 @@ def confusion(
     id, target = (column.name for column in context.schema.columns[:2]) if len(context.schema) > 1 else ("", "")
     others = context.beside.others(id)
     if others is None or context.guarantee.only_kind is not None:
-        raise PlanConflict(
+        raise NotCovered(
             "These are not the rows of a board that answer, so they tell no precision or recall. Make a board with"
             " confusion=0.2, which keeps a fifth of its rows for that, and ask those.",
             guarantee=context.guarantee.name,

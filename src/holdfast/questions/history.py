@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from holdfast.errors import InvalidArgument, LedgerDamaged, PlanConflict
+from holdfast.errors import InvalidArgument, LedgerDamaged, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Entry, Ledger
 from holdfast.questions import KINDS
@@ -233,7 +233,7 @@ class Standings:
         """
         guarantee = self._standing()
         if guarantee.only_kind != SUBMIT.name:
-            raise PlanConflict(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
+            raise NotCovered(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
         with self._lock:
             for entry in self._ledger.entries(self._next):
                 answer = answer_from(guarantee, entry)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.statistic import GridCell
@@ -170,7 +170,7 @@ def submit(
     """
     ladder = context.guarantee
     if not isinstance(ladder, Ladder):
-        raise PlanConflict(
+        raise NotCovered(
             "This session is no board, so nothing can be submitted to it. Make one with holdfast.Board(labels).",
             guarantee=ladder.name,
         )

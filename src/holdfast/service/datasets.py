@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, PlanConflict, RowSourceError, UnknownName
+from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, NotCovered, RowSourceError, UnknownName
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
@@ -167,7 +167,7 @@ def _answers(session: Session, kind: AnyKind) -> bool:
             entered = {one: text if isinstance(one.form, Text) else one.form.example for one in required}
             values = {one.name: one.form.parse(one.name, example) for one, example in entered.items()}
             session.prepare(values.pop(kind.subject.name), kind.name, **values)
-        except PlanConflict:
+        except NotCovered:
             return False
         except HoldfastError:
             continue

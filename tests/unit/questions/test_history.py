@@ -97,9 +97,7 @@ def test_the_ledger_and_the_wire_have_one_json(kind: str, tmp_path: Path) -> Non
         given = session.ask(query, kind, **options)
         (entry,) = session.ledger.entries()
         assert entry.answer == given.result()
-        assert types_in(entry.answer) == types_in(
-            given.result()
-        )  # a new answer is not decoded
+        assert types_in(entry.answer) == types_in(given.result())  # a new answer is not decoded
         assert entry.question == {"kind": kind, "text": given.question}
         sent = json.loads(json.dumps(given.to_dict(), allow_nan=False))
         assert KINDS[kind].read(sent, record_of(sent)) == given

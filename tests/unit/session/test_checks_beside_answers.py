@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
+from holdfast.errors import BudgetExhausted, InvalidArgument, NotCovered, PlanConflict
 from holdfast.guarantees import drawers as guarantee_of_drawers
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
@@ -240,7 +240,7 @@ def test_what_cannot_be_counted_is_refused_before_it_is_taken(session: hf.Sessio
 def test_a_session_without_the_drawer_does_not_check() -> None:
     with (
         hf.Session(data(), seed=1) as session,
-        pytest.raises(PlanConflict, match=r"rows that answer nothing else.*checks=0\.2"),
+        pytest.raises(NotCovered, match=r"rows that answer nothing else.*checks=0\.2"),
     ):
         session.check("yes", 0.3, 0.1)
 
