@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.ledger import (
     Cost,
     Drawn,
+    Follower,
     Head,
     Ledger,
     Place,
@@ -112,6 +113,23 @@ def test_the_same_question_is_answered_once(opened):
 def test_questions_without_a_key_are_never_the_same(opened):
     with opened(terms()) as ledger:
         assert [commit(ledger).seq, commit(ledger).seq] == [1, 2]
+
+
+def test_a_follower_reads_every_answer_once(opened):
+    with opened() as ledger:
+        read: list[int] = []
+        follower = Follower(ledger, lambda entry: read.append(entry.seq))
+        with follower.caught_up():
+            assert read == []  # the ledger has not begun
+        ledger.begin(terms())
+        for most in (2, 5):
+            while ledger.spent.answers < most:
+                commit(ledger)
+            with follower.caught_up(to=2):
+                assert read == [1, 2]
+        for _ in range(2):
+            with follower.caught_up():
+                assert read == [1, 2, 3, 4, 5]
 
 
 def test_an_unknown_key_is_not_found(opened):

@@ -10,8 +10,9 @@ While questions come fast, the transaction that commits an answer also takes pla
 
 import atexit
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -441,6 +442,24 @@ class Ledger:
                 location=self.location,
             )
         return tip
+
+
+class Follower:
+    """Reads a ledger as it grows, and calls a function for every answer, once and in order."""
+
+    def __init__(self, ledger: Ledger, read: Callable[[Entry], object]) -> None:
+        self._ledger, self._read, self._next = ledger, read, 1
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def caught_up(self, to: int | None = None) -> Iterator[None]:
+        """Read all new entries (none, if number `to` was read before); no other thread reads on in the meantime."""
+        with self._lock:
+            if to is None or to >= self._next:
+                for entry in self._ledger.entries(self._next):
+                    self._read(entry)
+                    self._next = entry.seq + 1
+            yield
 
 
 _open: WeakSet[Ledger] = WeakSet()

@@ -23,7 +23,7 @@ from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.statistic import GridCell
-from holdfast.ledger import Answered, Cost, Ledger
+from holdfast.ledger import Answered, Cost, Entry, Follower, Ledger
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
@@ -311,22 +311,22 @@ class BestKept:
         self._ledger = ledger
         self._folder = None if rows is None else rows.with_name(rows.name.removesuffix(".holdfast") + KEPT)
         self._memory: dict[str, pl.DataFrame] = {}
-        self._lock = threading.Lock()
-        self._next, self._newest = 1, ("", 0, (0.0, 0.0))  # the next entry to read; digest, number and cell of the best
+        self._newest = ("", 0, (0.0, 0.0))  # digest, number and cell of the best
+        self._follower = Follower(ledger, self._add)
 
     def exchange(self, digest: str, predictions: pl.DataFrame) -> Best | None:
         """Keep a submission that is about to be committed; return the best among those committed by now."""
-        with self._lock:
+        with self._follower.caught_up():
             self._keep(digest, predictions)
-            for entry in self._ledger.entries(self._next):
-                self._next = entry.seq + 1
-                if entry.answer.get("improved"):
-                    low, high = entry.answer["cell"]
-                    self._newest = json.loads(entry.key or "{}").get("submission", ""), entry.seq, (low, high)
             best, seq, cell = self._newest
             self._sweep({best, digest})
             found = self._memory.get(best) if self._folder is None else _read(self._folder / f"{best}.parquet")
         return None if not seq or found is None or found.shape != predictions.shape else Best(seq, cell, found)
+
+    def _add(self, entry: Entry) -> None:
+        if entry.answer.get("improved"):
+            low, high = entry.answer["cell"]
+            self._newest = json.loads(entry.key or "{}").get("submission", ""), entry.seq, (low, high)
 
     def _keep(self, digest: str, predictions: pl.DataFrame) -> None:
         if self._folder is None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, NotCovered, RowSourceError, UnknownName
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, VacuousPlan
-from holdfast.ledger import Head, Receipt, content_of
+from holdfast.ledger import Entry, Follower, Head, Receipt, content_of
 from holdfast.queries.node import identifier
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import Standings
@@ -59,18 +59,16 @@ class Usage:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._used: Counter[str | None] = Counter()
-        self._next = 1
-        self._lock = threading.Lock()
+        self._follower = Follower(session.ledger, self._add)
 
     def by_analyst(self) -> Counter[str | None]:
         """Return the answers used so far, by name."""
-        with self._lock:
-            for entry in self._session.ledger.entries(self._next):
-                terms, place = self._session.plan.terms, entry.place
-                answers = cost_in_answers(terms, place.charge, place.intervals, entry.cost)
-                self._used[entry.analyst] += max(LEAST, answers)
-                self._next = entry.seq + 1
+        with self._follower.caught_up():
             return self._used.copy()
+
+    def _add(self, entry: Entry) -> None:
+        answers = cost_in_answers(self._session.plan.terms, entry.place.charge, entry.place.intervals, entry.cost)
+        self._used[entry.analyst] += max(LEAST, answers)
 
 
 @dataclass(frozen=True)
