@@ -71,7 +71,10 @@ class TableDraws:
 
 
 class DividedRows:
-    """The first `kept` rows in the secret order of `key` are kept; the others are asked."""
+    """The first `kept` rows in the secret order of `key` are kept; the others are asked.
+
+    Every process finds the same rows again from the ledger's key, in a table of any size: nothing is stored.
+    """
 
     def __init__(self, rows: RowSource, key: bytes, kept: int) -> None:
         check_key(key)
