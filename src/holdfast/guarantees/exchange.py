@@ -11,6 +11,7 @@ because the best one for few draws is not the best for many; the smallest J amon
 plan are numbered, and later ones get smaller parts of the failure probability.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import e, exp, log, sqrt
@@ -28,7 +29,7 @@ from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
-from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal
+from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, Reading
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 KEPT = (exchange.HALF, 0.1)  # values of rho; the second is tried only with few rows
@@ -124,6 +125,16 @@ class Exchange(CoinGuarantee):
         if goal.flips or goal.rows < 2:
             return None
         return _planned(goal, mechanism) if goal.queries else _endless(goal, mechanism)
+
+    @classmethod
+    def readings(cls, goal: Goal, most: int | None) -> Iterator[Reading]:
+        """Planned for this number of questions, and without an end."""
+        planned, endless = (cls.paced(each, "coins", most) for each in (goal, replace(goal, queries=0)))
+        if planned is not None:
+            yield Reading.of("planned", planned.rows_per_query, planned.margin, "then wider")
+        if isinstance(endless, ExchangeTerms):
+            note = f"±{endless.margin:.4f} at first, wider as questions go by"
+            yield Reading.of("endless", endless.rows_per_query, cls(endless).margin_after(goal.queries - 1), note)
 
     # -- a question's place --------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ A guarantee is an object made from typed terms. The terms are planned from a goa
 under the guarantee's name and version, and read back from there; terms that are not understood are refused.
 
     plan(goal, mechanism)      the best terms for a number of rows and questions, or None
+    readings(goal, most)       other ways to ask the same questions, which a plan compares
     at(charge, before, ...)    the same guarantee at a question's place, on which intervals may depend
     answering()                the same guarantee, if it answers questions with values; then it also has:
 
@@ -16,9 +17,9 @@ under the guarantee's name and version, and read back from there; terms that are
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, Self
 
 from holdfast import check
@@ -28,7 +29,7 @@ from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, SingleFlips, Statistic, Tally, clip
-from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Terms
+from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Reading, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
 MOST_AT_ONCE = 1_000  # outcomes of one draw
@@ -130,6 +131,19 @@ class Guarantee(ABC):
     @abstractmethod
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
+
+    @classmethod
+    def paced(cls, goal: Goal, mechanism: str, most: int | None) -> Terms | None:
+        """Return the best terms whose answers read at most `most` rows, if the guarantee lets that number vary."""
+        terms = cls.plan(goal, mechanism)
+        if terms is None or most is None or terms.rows_per_query <= most or not cls(terms).flexible:
+            return terms
+        return cls.plan(replace(goal, rows_per_query=most), mechanism)
+
+    @classmethod
+    def readings(cls, goal: Goal, most: int | None) -> Iterable[Reading]:
+        """Yield other ways to ask the questions of this `goal`, each answer from at most `most` rows; usually none."""
+        return ()
 
     # -- a question's place --------------------------------------------------------------------------------------
 
