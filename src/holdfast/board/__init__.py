@@ -23,13 +23,14 @@ from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.ledger import Receipt, SharedBudget, open_ledger
 from holdfast.queries.submission import Interval, Metric
 from holdfast.questions.answer import Estimate
+from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
-from holdfast.session.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
+from holdfast.session.beside import ledger_beside, witnesses_beside
 from holdfast.session.session import Session
 
 PART = 0.1  # share of the failure probability for scores if some rows answer confusion: it costs scores 2.3 nats

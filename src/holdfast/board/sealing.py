@@ -10,6 +10,7 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import exists
 from holdfast.queries.submission import CELLS, Metric
+from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
@@ -18,7 +19,6 @@ from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Type
-from holdfast.session.beside import CONFUSION, SEALED
 from holdfast.session.parts import write_private_rows
 from holdfast.session.planning import plan
 from holdfast.session.session import Session

@@ -294,7 +294,7 @@ def _guessed(
     (low, high), group = asked.bounds, asked.group
     found = None
     if guess is None or margin is None or (group and at_least is None):
-        explored = context.beside.explored()
+        explored = context.explored()
         found = None if explored is None else _explored(asked, explored)
     if at_least is not None:
         valid.whole(at_least=at_least)

@@ -10,10 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
@@ -31,7 +28,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.questions.submit import Best
+    from holdfast.questions.board_files import BoardFiles
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
@@ -185,36 +182,20 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is stored beside the rows, for the few kinds that need it; read only when it is needed.
-
-    `explored` returns the exploration part, which anybody may look at, if the data were split. `ids` returns the ids of
-    a board's rows, which everybody who submits must know, and `others` the ids of its other part, if it has two.
-    `starts` returns where its units begin, if it has units. `key` returns a secret key, which makes the names of
-    submissions. `best` keeps a submission, and returns the best so far.
-    """
-
-    explored: Callable[[], RowSource | None] = lambda: None
-    ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
-    others: Callable[[str], pl.Series | None] = lambda column: None
-    starts: Callable[[], NDArray[np.int64] | None] = lambda: None
-    key: Callable[[], bytes] = lambda: b""
-    best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
-
-
-@dataclass(frozen=True)
 class Context:
     """What a question is built against: the guarantee in force and the schema of the data.
 
-    `rows_per_query` is how many rows an ordinary answer reads now. `mechanism` is set if the answer is not by the
-    plan's own. `so_far` returns what all questions have taken, on which rows and margins may depend. `dealt` says that
-    the rows are a deck: draws for the plan's own mechanism and nothing else.
+    `rows_per_query` is how many rows an ordinary answer reads now. `board` has what a board has besides its rows.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set if
+    the answer is not by the plan's own. `so_far` returns what all questions have taken, on which rows and margins may
+    depend. `dealt` says that the rows are a deck: draws for the plan's own mechanism and nothing else.
     """
 
     guarantee: Guarantee
     schema: Schema
     rows_per_query: int
-    beside: Beside = Beside()
+    board: "BoardFiles"
+    explored: Callable[[], RowSource | None] = lambda: None
     mechanism: str | None = None
     so_far: Callable[[], Spent] = lambda: NOTHING_SPENT
     dealt: bool = False

@@ -12,7 +12,8 @@ import pytest
 import holdfast as hf
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.submission import Metric
-from holdfast.questions.submit import MOST_KEPT, NOT_COMPARED
+from holdfast.questions.board_files import MOST_KEPT
+from holdfast.questions.submit import NOT_COMPARED
 
 N = 4_000
 IDS = list(range(N))
