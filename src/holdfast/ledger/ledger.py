@@ -12,9 +12,9 @@ import atexit
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from holdfast import check
@@ -42,6 +42,7 @@ from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
 from holdfast.ledger.watched import Watch, is_restore
 from holdfast.ledger.witness import Witness
 
+R = TypeVar("R")
 SECRET_BYTES = 32
 EVERYWHERE = Reach(LARGEST, LARGEST)
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
@@ -451,15 +452,15 @@ class Follower:
         self._ledger, self._read, self._next = ledger, read, 1
         self._lock = threading.Lock()
 
-    @contextmanager
-    def caught_up(self, to: int | None = None) -> Iterator[None]:
-        """Read all new entries (none, if number `to` was read before); no other thread reads on in the meantime."""
-        with self._lock:
+    def caught_up(self, then: Callable[[], R], to: int | None = None) -> R:
+        """Read all new entries (none, if number `to` was read before), and return what `then` finds, undisturbed."""
+        with self._lock:  # no generator may hold it, since an interrupt could leave it locked
             if to is None or to >= self._next:
                 for entry in self._ledger.entries(self._next):
                     self._read(entry)
                     self._next = entry.seq + 1
-            yield
+            found = then()
+        return found
 
 
 _open: WeakSet[Ledger] = WeakSet()

@@ -81,12 +81,15 @@ class BoardFiles:
 
     def best(self, digest: str, predictions: pl.DataFrame) -> Best | None:
         """Keep a submission that is about to be committed; return the best among those committed by now."""
-        with self._follower.caught_up():
-            self._keep(digest, predictions)
-            best, seq, cell = self._newest
-            self._sweep({best, digest})
-            found = self._memory.get(best) if self._folder is None else _read(self._folder / f"{best}.parquet")
-        return None if not seq or found is None or found.shape != predictions.shape else Best(seq, cell, found)
+        best = self._follower.caught_up(lambda: self._exchange(digest, predictions))
+        return None if best is None or best.predictions.shape != predictions.shape else best
+
+    def _exchange(self, digest: str, predictions: pl.DataFrame) -> Best | None:
+        self._keep(digest, predictions)
+        best, seq, cell = self._newest
+        self._sweep({best, digest})
+        found = self._memory.get(best) if self._folder is None else _read(self._folder / f"{best}.parquet")
+        return None if not seq or found is None else Best(seq, cell, found)
 
     def _add(self, entry: Entry) -> None:
         if entry.answer.get("improved"):

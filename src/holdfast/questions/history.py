@@ -122,8 +122,8 @@ class Registered:
 
     def of(self, entry: Entry) -> int | None:
         """Return the number of the entry that registered the question of this one; None if none did before it."""
-        with self._follower.caught_up(entry.seq):
-            seq = None if entry.key is None else self._found.get(key_of(entry.key))
+        key = "" if entry.key is None else key_of(entry.key)
+        seq = self._follower.caught_up(lambda: self._found.get(key), entry.seq)
         return seq if seq is not None and seq < entry.seq else None
 
     def _add(self, entry: Entry) -> None:
@@ -229,8 +229,8 @@ class Standings:
         guarantee = self._standing()
         if guarantee.only_kind != SUBMIT.name:
             raise NotCovered(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
-        with self._follower.caught_up():
-            better, others = self._improved[::-1][:most], self._others[::-1][:most]
+        newest = self._follower.caught_up(lambda: (self._improved[::-1][:most], self._others[::-1][:most]))
+        better, others = newest
         ranked = [_line(rank, *pair) for rank, pair in enumerate(better, start=1)]
         return ranked + [_line(None, *pair) for pair in others]
 

@@ -63,8 +63,7 @@ class Usage:
 
     def by_analyst(self) -> Counter[str | None]:
         """Return the answers used so far, by name."""
-        with self._follower.caught_up():
-            return self._used.copy()
+        return self._follower.caught_up(self._used.copy)
 
     def _add(self, entry: Entry) -> None:
         answers = cost_in_answers(self._session.plan.terms, entry.place.charge, entry.place.intervals, entry.cost)
