@@ -37,7 +37,7 @@ from holdfast.ledger import (
     open_ledger,
 )
 from holdfast.ledger.opening import forget_all
-from holdfast.ledger.places import Held
+from holdfast.ledger.places import ProcessStock
 from holdfast.ledger.watched import contains
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
@@ -257,7 +257,7 @@ def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
 
 def as_another_process(ledger: Ledger) -> Ledger:
     """Take away what it shares with the other ledgers of this process."""
-    ledger._held = Held()
+    ledger._stock = ProcessStock()
     return ledger
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from holdfast import check, notebook
 from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
-from holdfast.board.sealing import keep, sealed_rows, split_off
+from holdfast.board.sealing import sealed_rows, split_off, store_sealed
 from holdfast.errors import InvalidArgument, NotCovered, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
@@ -126,7 +126,7 @@ class Board:
             check.probability(confidence=whole)
             table = split_off(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
             whole = 1 - PART * (1 - whole)
-        rows = keep(table, labels, unit)
+        rows = store_sealed(table, labels, unit)
         scale = scored.bounds[1] - scored.bounds[0]
         standing = Ladder.grid(
             len(rows),

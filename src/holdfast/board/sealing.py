@@ -135,15 +135,15 @@ def split_off(
     # Submitters know the ids, and given the ids, rows are not identically distributed, wherever they were drawn from.
     with Session(folder, queries=ANSWERS, confidence=confidence, identical=False) as session:
         session.answering.plan.begin()
-    kept = FolderRows(folder)
-    answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())
-    if len(kept) != count or not table.filter(answering).equals(kept.frame(np.arange(len(kept)))):
+    stored = FolderRows(folder)
+    answering = pl.col(table.columns[0]).is_in(stored.ids(table.columns[0]).implode())
+    if len(stored) != count or not table.filter(answering).equals(stored.frame(np.arange(len(stored)))):
         raise RowSourceError(f"{folder} contains rows of other labels, or another share of them. Move it away.")
     return table.filter(~answering)
 
 
-def keep(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
-    """Keep the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
+def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
+    """Store the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
     complete = table.columns
     if not isinstance(labels, str | Path):
         return memory_rows(table, name="board", complete=complete, unit=unit)

@@ -414,8 +414,8 @@ class AnswerGuarantee(Guarantee):
         return min(tried, key=lambda draws: self._margin_from(draws, spent))
 
     def _margin_from(self, draws: int, spent: Amounts) -> float:
-        standing = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
-        return standing._margin(draws)
+        certifying = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
+        return certifying._margin(draws)
 
     # -- what mechanisms read -------------------------------------------------------------------------------------
 

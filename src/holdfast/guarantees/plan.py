@@ -180,12 +180,12 @@ class Plan:
                 f" {write_margin(self.margin)}, which says nothing. Ask fewer questions, or bring more {self.drawn}."
             )
         extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
-        held = "every answer" if self.queries else "the expectation of every flip"
+        promised = "every answer" if self.queries else "the expectation of every flip"
         after = "refused" if self.terms.ends else "answered, too, with wider margins"
         alike = " All this holds if every row follows the same law." if self.terms.identical else ""
         return (
             f"{self.rows:,} {self.drawn} can answer {what}{extra}, each chosen after seeing the earlier answers:"
-            f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
+            f" {promised} within {write_margin(self.margin)} of the population, all at once, with probability"
             f" {100 * self.confidence:.12g}%. Each answer reads {self._read}. More questions are {after}.{alike}"
         )
 

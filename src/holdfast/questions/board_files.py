@@ -27,8 +27,8 @@ from holdfast.rows.source import RowSource
 
 SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # a board's rows for scores, and for confusion matrices
 NAMES = "names of submissions"  # the purpose for which the ledger derives their key
-KEPT = ".best"  # the ending of the folder of predictions
-MOST_KEPT = 8  # submissions kept before those that are not the best are removed
+FOLDER = ".best"  # the ending of the folder of predictions
+MOST_STORED = 8  # submissions stored before those that are not the best are removed
 IN_FLIGHT = 3_600  # seconds: the longest time from keeping to committing
 
 
@@ -46,7 +46,7 @@ class BoardFiles:
     def __init__(self, rows: RowSource, ledger: Ledger) -> None:
         self._rows, self._ledger = rows, ledger
         place = rows.location
-        self._folder = None if place is None else place.with_name(place.name.removesuffix(".holdfast") + KEPT)
+        self._folder = None if place is None else place.with_name(place.name.removesuffix(".holdfast") + FOLDER)
         self._memory: dict[str, pl.DataFrame] = {}
         self._newest = ("", 0, (0.0, 0.0))  # digest, number and cell of the best
         self._follower = Follower(ledger, self._add)
@@ -85,7 +85,7 @@ class BoardFiles:
         return None if best is None or best.predictions.shape != predictions.shape else best
 
     def _exchange(self, digest: str, predictions: pl.DataFrame) -> Best | None:
-        self._keep(digest, predictions)
+        self._store(digest, predictions)
         best, seq, cell = self._newest
         self._sweep({best, digest})
         found = self._memory.get(best) if self._folder is None else _read(self._folder / f"{best}.parquet")
@@ -96,7 +96,7 @@ class BoardFiles:
             low, high = entry.answer["cell"]
             self._newest = json.loads(entry.key or "{}").get("submission", ""), entry.seq, (low, high)
 
-    def _keep(self, digest: str, predictions: pl.DataFrame) -> None:
+    def _store(self, digest: str, predictions: pl.DataFrame) -> None:
         if self._folder is None:
             self._memory[digest] = predictions
             return
@@ -110,14 +110,14 @@ class BoardFiles:
     def _sweep(self, requested: set[str]) -> None:
         """Remove submissions that are neither the best nor possibly about to be committed."""
         if self._folder is None:
-            if len(self._memory) > MOST_KEPT:
+            if len(self._memory) > MOST_STORED:
                 committed = {digest for digest in self._memory if self._is_committed(digest)}
                 for digest in committed - requested:
                     del self._memory[digest]
             return
         with suppress(OSError):
             there = [path for path in self._folder.iterdir() if path.stem not in requested]
-            if len(there) <= MOST_KEPT:
+            if len(there) <= MOST_STORED:
                 return
             for path in there:
                 if self._is_committed(path.stem) or time() - path.stat().st_mtime > IN_FLIGHT:

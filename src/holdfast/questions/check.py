@@ -182,7 +182,7 @@ def check(
         code += log(guarantee.terms.rows)  # the code must also name `at_least`
 
     def run(drawing: Drawing) -> Result:
-        cell = drawing.held().release(guessed, draws)
+        cell = drawing.checking().release(guessed, draws)
         assert isinstance(cell, Cell)
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 

@@ -76,7 +76,7 @@ class Drawing:
         """The guarantee, which answers with values."""
         return self.guarantee.answering()
 
-    def held(self) -> "Drawing":
+    def checking(self) -> "Drawing":
         """Return the same drawing from the rows that check guesses."""
         return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
@@ -220,7 +220,7 @@ class Context:
         """The guarantee, if it answers questions with values; refuses, in words, if it does not."""
         return self.guarantee.answering()
 
-    def standing(self, cost: Cost) -> Guarantee:
+    def certifying(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
         spent = self.so_far()
         return self.guarantee.at(spent.charge + cost.charge, spent.intervals, cost.intervals)
@@ -305,8 +305,8 @@ class Context:
         statistic, (low, high) = query.statistic, query.bounds
         if isinstance(statistic, GroupMean):
             return None
-        standing = self.standing(self.price(query, draws)[0]).answering()
-        known = _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+        certifying = self.certifying(self.price(query, draws)[0]).answering()
+        known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
         return scale * (high - low) * known
 
     def size(self, population: int | None) -> int:
@@ -333,9 +333,9 @@ class Context:
         (low, high), statistic = query.bounds, query.statistic
         if not isinstance(statistic, GroupMean):
             return ()
-        standing = self.standing(self.price(query, draws)[0]).answering()
+        certifying = self.certifying(self.price(query, draws)[0]).answering()
         shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
-        found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
+        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
         return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:

@@ -378,7 +378,7 @@ class Answering:
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
-        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
+        guarantee, order = context.certifying(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))

@@ -87,8 +87,8 @@ def hold_back(
     names, unit = _names(id, rows), rows.schema.unit
     witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
     _refuse_used(rows, witnesses)
-    looked_at, kept = _split(rows, explore, Randomness(seed))
-    frame, held_frame = rows.frame(looked_at), rows.frame(kept).drop(names)
+    shown_rows, held_rows = _split(rows, explore, Randomness(seed))
+    frame, held_frame = rows.frame(shown_rows), rows.frame(held_rows).drop(names)
     _warn_of_names(frame.drop(names, *([] if unit is None else [unit])))
     never = [column.name for column in rows.schema if not column.nullable and column.name not in names]
     options = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger, "seed": seed, "analyst": analyst}
