@@ -20,6 +20,7 @@ import polars as pl
 from holdfast.errors import RowSourceError
 from holdfast.ledger import Entry, Follower, Ledger
 from holdfast.questions.answer import Interval
+from holdfast.questions.submit import identity_of
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import Indices
 from holdfast.rows.local import LocalRows
@@ -125,11 +126,6 @@ class BoardFiles:
 
     def _is_committed(self, digest: str) -> bool:
         return self._ledger.find(identity_of(digest)) is not None
-
-
-def identity_of(digest: str) -> str:
-    """Return the identity, in the ledger, of the submission with this digest."""
-    return json.dumps({"submission": digest})
 
 
 def _read(path: Path) -> pl.DataFrame | None:

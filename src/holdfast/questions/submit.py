@@ -16,7 +16,6 @@ from holdfast.ledger import Answered, Cost
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
-from holdfast.questions.board_files import identity_of
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table, require_listed
@@ -279,6 +278,11 @@ def _check_range(metric: Metric, values: pl.DataFrame) -> None:
         rule_broken = f"must add up to 1 in every row; in {outside:,} they do not" if outside else None
     if rule_broken is not None:
         raise InvalidArgument(f"predictions {rule_broken}. Nothing was scored or charged.", name="predictions")
+
+
+def identity_of(digest: str) -> str:
+    """Return the identity, in the ledger, of the submission with this digest."""
+    return json.dumps({"submission": digest})
 
 
 SUBMIT = kind_of(submit, SubmitAnswer)

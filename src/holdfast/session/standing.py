@@ -89,8 +89,7 @@ class StandingPlan:
 
     def explore(self, rows: RowSource) -> None:
         """Use these `rows` as the exploration part."""
-        self._explored = lambda: rows
-        self.standing = replace(self.standing, context=replace(self.standing.context, explored=self._explored))
+        self._explored = lambda: rows  # one step, whichever plan another thread lets stand meanwhile
 
     def _recorded(self) -> Standing:
         """Return the plan that the ledger records; refuse a request that contradicts it."""
@@ -115,7 +114,7 @@ class StandingPlan:
             self._schema,
             guarantee.rows_at(0),
             self._board,
-            self._explored,
+            lambda: self._explored(),  # as it is when a question asks: see `explore`
             so_far=lambda: NOTHING_SPENT if plan.terms.ends else ledger.spent,
             dealt=draws.dealt,
         )
