@@ -28,6 +28,7 @@ from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
+from holdfast.guarantees.plan import paced
 from holdfast.guarantees.statistic import Interval
 from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, Reading
 
@@ -129,7 +130,7 @@ class Exchange(CoinGuarantee):
     @classmethod
     def readings(cls, goal: Goal, most: int | None) -> Iterator[Reading]:
         """Planned for this number of questions, and without an end."""
-        planned, endless = (cls.paced(each, "coins", most) for each in (goal, replace(goal, queries=0)))
+        planned, endless = (paced(cls, each, "coins", most) for each in (goal, replace(goal, queries=0)))
         if planned is not None:
             yield Reading.of("planned", planned.rows_per_query, planned.margin, "then wider")
         if isinstance(endless, ExchangeTerms):

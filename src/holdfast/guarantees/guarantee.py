@@ -19,7 +19,7 @@ under the guarantee's name and version, and read back from there; terms that are
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 from holdfast import check
@@ -131,14 +131,6 @@ class Guarantee(ABC):
     @abstractmethod
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
-
-    @classmethod
-    def paced(cls, goal: Goal, mechanism: str, most: int | None) -> Terms | None:
-        """Return the best terms whose answers read at most `most` rows, if the guarantee lets that number vary."""
-        terms = cls.plan(goal, mechanism)
-        if terms is None or most is None or terms.rows_per_query <= most or not cls(terms).flexible:
-            return terms
-        return cls.plan(replace(goal, rows_per_query=most), mechanism)
 
     @classmethod
     def readings(cls, goal: Goal, most: int | None) -> Iterable[Reading]:

@@ -37,6 +37,14 @@ def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | N
     return int(rows_per_query), None
 
 
+def paced(planner: type[Guarantee], goal: Goal, mechanism: str, most: int | None) -> Terms | None:
+    """Return the best terms whose answers read at most `most` rows, if the guarantee lets that number vary."""
+    terms = planner.plan(goal, mechanism)
+    if terms is None or most is None or terms.rows_per_query <= most or not planner(terms).flexible:
+        return terms
+    return planner.plan(replace(goal, rows_per_query=most), mechanism)
+
+
 def readings(standing: Guarantee) -> tuple[Reading, ...]:
     """Return every way and pace for the questions of this plan; none if it is about flips, or says nothing."""
     terms = standing.terms

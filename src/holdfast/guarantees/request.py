@@ -15,7 +15,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.drawers import beside_checks, coins_confidence
 from holdfast.guarantees.guarantee import full_scan_margin
 from holdfast.guarantees.mathematics.search import largest, smallest
-from holdfast.guarantees.plan import BEST, SAYS_NOTHING, Alternative, Plan, RowsPerQuery, check_pace
+from holdfast.guarantees.plan import BEST, SAYS_NOTHING, Alternative, Plan, RowsPerQuery, check_pace, paced
 from holdfast.guarantees.terms import Goal, Terms
 
 FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison
@@ -155,7 +155,7 @@ class PlanRequest:
         if queries + flips == 0 and ends:
             return None
         confidence = float(DEFAULT_CONFIDENCE if self.confidence is None else self.confidence)
-        return planner.paced(Goal(rows, queries, confidence, each, flips, ends, identical), mechanism, most)
+        return paced(planner, Goal(rows, queries, confidence, each, flips, ends, identical), mechanism, most)
 
     def _solve(self, pair: Pair, rows: int | None, queries: int | None) -> Terms | None:
         """Solve for what was left out; None where this guarantee cannot reach the goal or does not apply."""

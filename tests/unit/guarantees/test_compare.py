@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.plan import PACES, readings
+from holdfast.guarantees.plan import PACES, paced, readings
 from holdfast.guarantees.terms import Goal, Reading
 from holdfast.session.planning import plan
 
@@ -76,7 +76,7 @@ def test_nothing_is_compared_where_nothing_is_said() -> None:
 
 def test_a_pace_binds_only_where_the_number_of_rows_is_free() -> None:
     goal = Goal(10**8, 10, 0.95, ends=False)
-    assert Exchange.paced(goal, "coins", 12_000) == Exchange.plan(Goal(10**8, 10, 0.95, 12_000, ends=False), "coins")
+    assert paced(Exchange, goal, "coins", 12_000) == Exchange.plan(Goal(10**8, 10, 0.95, 12_000, ends=False), "coins")
     assert plan(rows=10**8, queries=10, guarantee="split", rows_per_query="fast").rows_per_query == 10**7
 
 
