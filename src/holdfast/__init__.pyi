@@ -8,6 +8,7 @@ from holdfast.errors import LedgerDamaged as LedgerDamaged
 from holdfast.errors import LedgerUnavailable as LedgerUnavailable
 from holdfast.errors import MissingExtra as MissingExtra
 from holdfast.errors import NotAllowed as NotAllowed
+from holdfast.errors import NotCovered as NotCovered
 from holdfast.errors import NotSignedIn as NotSignedIn
 from holdfast.errors import PlanConflict as PlanConflict
 from holdfast.errors import PlanInfeasible as PlanInfeasible

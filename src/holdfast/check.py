@@ -87,6 +87,15 @@ def share(**named: Any) -> None:
     _numbers(named, "between 0 and 1", lambda value: 0 <= value <= 1, percent)
 
 
+def part_of(rows: int, least: tuple[int, int], what: str, **named: float) -> int:
+    """Return how many of these rows the share is, at least `least` on either side, which the message calls `what`."""
+    ((name, share),) = named.items()
+    count = round(share * rows)
+    if count < least[0] or rows - count < least[1]:
+        raise InvalidArgument(f"{name} must leave {what}; {share:g} of {rows:,} rows does not.", name=name)
+    return count
+
+
 def at_most(limit_name: str, limit: float, **named: Any) -> None:
     """Each argument is at most `limit`, which the message calls `limit_name`."""
     _numbers(named, f"at most {limit_name} ({limit})", lambda value: value <= limit)

@@ -6,6 +6,7 @@
     ├── UnknownName (KeyError)            no such column, dataset, ...
     ├── PlanInfeasible                    no plan reaches the goal; says what is possible
     ├── PlanConflict                      the request conflicts with the ledger's plan
+    │   └── NotCovered                    the plan's guarantee does not cover what is asked
     ├── BudgetExhausted                   the answer costs more than is left
     │   └── QuotaExhausted                one analyst's quota is used up
     ├── EvaluationFailed                  something unexpected happened after rows were read
@@ -87,6 +88,10 @@ class PlanInfeasible(HoldfastError, kind="plan_infeasible", status=422, exit_cod
 
 class PlanConflict(HoldfastError, kind="plan_conflict", status=409, exit_code=5):
     """The request conflicts with the ledger's plan."""
+
+
+class NotCovered(PlanConflict, kind="not_covered", status=422, exit_code=17):
+    """The guarantee of this session does not cover what is asked. Field: `guarantee`."""
 
 
 class BudgetExhausted(HoldfastError, kind="budget_exhausted", status=409, exit_code=6):

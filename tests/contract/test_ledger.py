@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.ledger import (
     Cost,
     Drawn,
+    Follower,
     Head,
     Ledger,
     Place,
@@ -36,7 +37,7 @@ from holdfast.ledger import (
     open_ledger,
 )
 from holdfast.ledger.opening import forget_all
-from holdfast.ledger.places import Held
+from holdfast.ledger.places import ProcessStock
 from holdfast.ledger.watched import contains
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
@@ -112,6 +113,20 @@ def test_the_same_question_is_answered_once(opened):
 def test_questions_without_a_key_are_never_the_same(opened):
     with opened(terms()) as ledger:
         assert [commit(ledger).seq, commit(ledger).seq] == [1, 2]
+
+
+def test_a_follower_reads_every_answer_once(opened):
+    with opened() as ledger:
+        read: list[int] = []
+        follower = Follower(ledger, lambda entry: read.append(entry.seq))
+        assert follower.caught_up(read.copy) == []  # the ledger has not begun
+        ledger.begin(terms())
+        for most in (2, 5):
+            while ledger.spent.answers < most:
+                commit(ledger)
+            assert follower.caught_up(read.copy, to=2) == [1, 2]
+        for _ in range(2):
+            assert follower.caught_up(read.copy) == [1, 2, 3, 4, 5]
 
 
 def test_an_unknown_key_is_not_found(opened):
@@ -242,7 +257,7 @@ def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
 
 def as_another_process(ledger: Ledger) -> Ledger:
     """Take away what it shares with the other ledgers of this process."""
-    ledger._held = Held()
+    ledger._stock = ProcessStock()
     return ledger
 
 

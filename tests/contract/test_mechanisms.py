@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from counting_rows import CountingRows
-from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
 from holdfast.guarantees.statistic import ExactMeans, NoisyMeans, Release, Tally
@@ -139,19 +139,19 @@ def test_cells_and_the_grid_serve_one_guarantee_each():
     checks = plan(rows=100, queries=1, guarantee="checks").standing
     assert Cells.under(checks, 100, None).draws == Grid.under(ladder, 100, None).draws == 100
     for other in (ladder, planned("exchange", "coins").standing):
-        with pytest.raises(PlanConflict, match="says nothing about checks"):
+        with pytest.raises(NotCovered, match="says nothing about checks"):
             Cells.under(other, 100, None)
     for other in (checks, planned("exchange", "coins").standing):
-        with pytest.raises(PlanConflict, match="says nothing about submissions"):
+        with pytest.raises(NotCovered, match="says nothing about submissions"):
             Grid.under(other, 100, None)
 
 
 def test_fresh_rows_need_an_order():
     for pair in PAIRS:
-        with pytest.raises(PlanConflict, match="says nothing about fresh rows"):
+        with pytest.raises(NotCovered, match="says nothing about fresh rows"):
             FreshRows.under(planned(*pair).standing, 10, None)
         if pair[0] != "split":
-            with pytest.raises(PlanConflict, match="says nothing about fresh rows"):
+            with pytest.raises(NotCovered, match="says nothing about fresh rows"):
                 FreshRows.under(planned(*pair).standing, 10, Order(KEY))
 
 

@@ -238,7 +238,7 @@ def test_verify_ledger_data_and_receipt(asked, tmp_path):
         (["ask", "flights.parquet", "dep_delay", "--kind", "quantile"], 2, "invalid_argument"),
         (["ask", "flights.parquet", "dep_delay", "--kind", "histogram", "--bins", "a"], 2, "invalid_argument"),
         (["ask", "flights.parquet", ASKED, "--queries", 7], 5, "plan_conflict"),
-        (["ask", "flights.parquet", ASKED, "--kind", "flips"], 5, "plan_conflict"),
+        (["ask", "flights.parquet", ASKED, "--kind", "flips"], 17, "not_covered"),
         (["ask", "flights.parquet", "dep_delay > 2", "--rows-per-query", 10**7], 6, "budget_exhausted"),
         (["ask", "flights.parquet", "dep_delay > 2", "--margin", 0.001], 4, "plan_infeasible"),
         (["ask", "flights.parquet", ASKED, "--kind", "mode"], 2, "invalid_argument"),

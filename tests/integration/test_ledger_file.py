@@ -71,7 +71,7 @@ def test_closing_does_not_wait_for_a_lock_that_somebody_else_holds(path, monkeyp
     ledger = begun(path)
     for _ in range(20):
         commit(ledger)
-    assert ledger._held.total[0] > 0
+    assert ledger._stock.total[0] > 0
     failures: list[BaseException] = []
 
     def wait() -> None:

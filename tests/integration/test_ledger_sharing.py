@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
 from holdfast.ledger import Cost, Drawn, Place, Spent
-from holdfast.ledger.places import Held
+from holdfast.ledger.places import ProcessStock
 from ledger_writer import ANSWER, QUESTION, begun, commit, environment, terms
 
 CAP, THREADS, PROCESSES = 1_000, 8, 2
@@ -75,7 +75,7 @@ def test_threads_of_two_ledgers_never_get_the_same_place(place):
             taken.append((ledger.reserve(Cost(charge, 1)), charge))
 
     with begun(location, dataset=dataset) as one, begun(location, dataset=dataset) as two:
-        two._held = Held()  # as in another process
+        two._stock = ProcessStock()  # as in another process
         threads = [threading.Thread(target=take, args=(ledger, i)) for i in range(4) for ledger in (one, two)]
         for thread in threads:
             thread.start()
@@ -94,13 +94,13 @@ def test_a_forked_child_does_not_hand_out_what_its_parent_has_taken_ahead(place)
     with begun(location, dataset=dataset) as ledger:
         for _ in range(50):
             commit(ledger)
-        assert ledger._held.total[0] > 5
+        assert ledger._stock.total[0] > 5
 
         def child() -> None:
             assert min([ledger.reserve(Cost(1, 1)).number for _ in range(5)]) > 1 + ahead[-1]
             ledger.close()  # gives back its own at most
 
-        ahead = ledger._held.now.numbers[0]
+        ahead = ledger._stock.now.numbers[0]
         assert in_child(child) == 0
         numbers = [commit(ledger).place.number for _ in ahead]
         assert numbers == [number + 1 for number in ahead]
@@ -115,7 +115,7 @@ from holdfast.ledger import open_ledger
 ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=fingerprint_of(sys.argv[2]))
 for _ in range(100):
     commit(ledger)
-assert ledger._held.total[0] > 20
+assert ledger._stock.total[0] > 20
 if sys.argv[3] == "raise":
     raise SystemExit(3)
 """

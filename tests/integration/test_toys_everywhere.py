@@ -41,7 +41,7 @@ def test_the_command_line_has_the_source_the_kind_the_guarantee_and_its_mechanis
     assert told["answer"]["low"] <= 50 == told["answer"]["value"] <= told["answer"]["high"]
     assert told["budget"]["answers_left"] == 4
     refused = run(folder, "ask", "evens:100000", "even", "--where", "number < 10", "--json", *plan)
-    assert refused.returncode == hf.PlanConflict.exit_code
+    assert refused.returncode == hf.NotCovered.exit_code
     assert "says nothing about groups" in json.loads(refused.stdout)["error"]
     described = run(folder, "ask", "--help")
     assert "--digits" in described.stdout
@@ -61,7 +61,7 @@ def test_the_service_has_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 assert (answer.kind, answer.value, answer.rows_read) == ("percent", 50.0, 100_000)
                 assert remote.price("number < 10", "percent").answers == 1
                 assert remote.budget.answers_left == 4
-                with pytest.raises(hf.PlanConflict, match="says nothing about groups"):
+                with pytest.raises(hf.NotCovered, match="says nothing about groups"):
                     remote.mean("even", where="number < 10")
                 with pytest.raises(hf.InvalidArgument, match="percent has no option 'digit'"):
                     remote.percent("even", digit=0)

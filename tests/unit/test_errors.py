@@ -71,3 +71,8 @@ def test_errors_travel_with_their_fields(cls, send):
     assert type(arrived) is cls
     assert str(arrived) == "No."
     assert arrived.fields == {"left": 3, "unit": "rows"}
+
+
+def test_what_a_guarantee_does_not_cover_is_a_special_conflict():
+    assert issubclass(errors.NotCovered, errors.PlanConflict)  # asked again if the plan changed meanwhile
+    assert (errors.NotCovered.status, errors.PlanConflict.status) == (422, 409)

@@ -3,7 +3,7 @@
 import pytest
 
 import toys
-from holdfast import InvalidArgument, PlanConflict, RowSourceError, Session, plan
+from holdfast import InvalidArgument, NotCovered, PlanConflict, RowSourceError, Session, plan
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Fits
 from holdfast.questions import KINDS
@@ -59,7 +59,7 @@ def test_a_guarantee_and_its_mechanism(modules, tmp_path):
     session = Session("evens:100000", queries=10, guarantee="declared", ledger=tmp_path / "ledger")
     assert session.mean("even").value == 0.5
     assert session.budget.answers_left == 9
-    with pytest.raises(PlanConflict, match="says nothing about groups"):
+    with pytest.raises(NotCovered, match="says nothing about groups"):
         session.mean("even", where="number < 10")
     session.close()
     resumed = Session("evens:100000", ledger=tmp_path / "ledger")

@@ -15,21 +15,22 @@ import polars as pl
 
 from holdfast import check, notebook
 from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
-from holdfast.board.sealing import keep, sealed_rows, split_off
-from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
+from holdfast.board.sealing import sealed_rows, split_off, store_sealed
+from holdfast.errors import InvalidArgument, NotCovered, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.ledger import Receipt, SharedBudget, open_ledger
 from holdfast.queries.submission import Interval, Metric
 from holdfast.questions.answer import Estimate
+from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
-from holdfast.session.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
+from holdfast.session.beside import ledger_beside, witnesses_beside
 from holdfast.session.session import Session
 
 PART = 0.1  # share of the failure probability for scores if some rows answer confusion: it costs scores 2.3 nats
@@ -125,7 +126,7 @@ class Board:
             check.probability(confidence=whole)
             table = split_off(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
             whole = 1 - PART * (1 - whole)
-        rows = keep(table, labels, unit)
+        rows = store_sealed(table, labels, unit)
         scale = scored.bounds[1] - scored.bounds[0]
         standing = Ladder.grid(
             len(rows),
@@ -230,9 +231,10 @@ class Board:
             The four cells, and precision, recall and F1 from them.
         """
         if self.confusion_session is None:
-            raise PlanConflict(
+            raise NotCovered(
                 "This board was made without rows for confusion: it gives scores, but no precision or recall. Make one"
-                " of other labels with confusion=0.2."
+                " of other labels with confusion=0.2.",
+                guarantee=self.ladder.name,
             )
         return self.confusion_session.for_analyst(by).confusion(predictions, positive_label=positive_label)
 

@@ -1,6 +1,5 @@
 """Turn labels into the rows of a board: check them, set some aside for confusion, store them for their owner alone."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +10,16 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import exists
 from holdfast.queries.submission import CELLS, Metric
+from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
 from holdfast.rows.disk.folder import FolderRows
-from holdfast.rows.disk.ingest import ingest
+from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
-from holdfast.session.beside import CONFUSION, SEALED
+from holdfast.session.parts import write_private_rows
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 
@@ -121,35 +120,30 @@ def split_off(
     if not metric.rule.targets or not set(metric.rule.targets) & {Type.BOOL, Type.STRING}:
         raise InvalidArgument(f"confusion must be left out for {metric.name}: it is for labels of a few kinds.")
     folder = Path(labels).with_name(Path(labels).stem + CONFUSION)
-    count = round(share * table.height)
+    count = check.part_of(table.height, (2, 2), "two rows on either side", confusion=share)
     if not folder.exists():
         if board_path(Path(labels)).exists():
             raise RowSourceError(f"{board_path(Path(labels))} has no rows for confusion. Open it as it is.")
-        if not 2 <= count <= table.height - 2:
-            raise InvalidArgument(
-                f"confusion must leave two rows on either side; {share:g} of {table.height:,} rows does not.",
-                name="confusion",
-            )
         try:  # before anything is written
             plan(rows=count, queries=ANSWERS).standing.answering().supports(OutcomeShares(len(CELLS)))
         except InvalidArgument:
             raise InvalidArgument(
                 f"confusion must keep more rows: from {count:,} its answers would be mostly noise.", name="confusion"
             ) from None
-        order = Randomness(None).generator().permutation(table.height)
-        _write(table[np.sort(order[:count])], folder)
+        chosen = without_replacement(Randomness().generator(), table.height, count)
+        write_private_rows(table[np.sort(chosen)], folder, table.columns)
     # Submitters know the ids, and given the ids, rows are not identically distributed, wherever they were drawn from.
     with Session(folder, queries=ANSWERS, confidence=confidence, identical=False) as session:
         session.answering.plan.begin()
-    kept = FolderRows(folder)
-    answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())
-    if len(kept) != count or not table.filter(answering).equals(kept.frame(np.arange(len(kept)))):
+    stored = FolderRows(folder)
+    answering = pl.col(table.columns[0]).is_in(stored.ids(table.columns[0]).implode())
+    if len(stored) != count or not table.filter(answering).equals(stored.frame(np.arange(len(stored)))):
         raise RowSourceError(f"{folder} contains rows of other labels, or another share of them. Move it away.")
     return table.filter(~answering)
 
 
-def keep(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
-    """Keep the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
+def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
+    """Store the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
     complete = table.columns
     if not isinstance(labels, str | Path):
         return memory_rows(table, name="board", complete=complete, unit=unit)
@@ -169,17 +163,4 @@ def keep(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> Loca
         if rows.fingerprint != memory_rows(table, name=name, complete=complete, unit=unit).fingerprint:
             raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
         return rows
-    return _write(table, folder, name, unit)
-
-
-def _write(table: pl.DataFrame, folder: Path, name: str | None = None, unit: str | None = None) -> LocalRows:
-    """Write rows to a folder that only its owner can read."""
-    source = folder.with_suffix(".parquet")
-    source.unlink(missing_ok=True)
-    with os.fdopen(os.open(source, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        table.write_parquet(file)
-    try:
-        scan = FileScan(source, [source], Dialect())
-        return ingest(scan, folder, name=name, progress=False, complete=table.columns, unit=unit)
-    finally:
-        source.unlink()
+    return write_private_rows(table, folder, complete, unit, name)

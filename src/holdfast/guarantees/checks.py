@@ -10,11 +10,12 @@ charge. So the ledger's totals say how many checks there were, and how many gues
 and gave no response has failed; whether it fails may depend on the rows, so failures are counted like wrong guesses.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf, log, nextafter
 from typing import NamedTuple
 
-from holdfast.errors import PlanConflict
+from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import (
@@ -26,7 +27,7 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
-from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms
+from holdfast.guarantees.terms import DRAWN_ROW, SCANNED_ROW, Amounts, AnsweredAmounts, Goal, Reading, Terms
 
 ENDLESS = 2**31  # checks: more than anybody will ask
 OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
@@ -94,11 +95,21 @@ class Checks(Guarantee):
         terms = goal.met_by(CheckTerms, mechanism, margin=1.0, **own)
         return replace(terms, margin=min(1.0, cls(terms).width(ChecksSoFar(0, 0, 0))))
 
+    @classmethod
+    def readings(cls, goal: Goal, most: int | None) -> Iterator[Reading]:
+        """As checks of guesses, all of which held so far."""
+        each = min(goal.rows, most or goal.rows)
+        terms = cls.plan(replace(goal, rows_per_query=each, identical=True), *cls.planning.mechanisms)
+        if terms is not None:
+            width = cls(terms).width(ChecksSoFar(goal.queries - 1, 0, 0))
+            note = "on rows that nobody sees, beyond the margin of a guess that holds"
+            yield Reading.of("checks", each, width, note, row=SCANNED_ROW if each == goal.rows else DRAWN_ROW)
+
     # -- what may be asked ------------------------------------------------------------------------------------------
 
     def answering(self) -> AnswerGuarantee:
         """Only checks."""
-        raise PlanConflict(
+        raise NotCovered(
             "This session checks guesses: it says whether one holds, and gives an interval, but no values. Ask with"
             " the kind check, or ask a session on other rows.",
             guarantee=self.name,

@@ -13,7 +13,6 @@ depends on a cap.
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from math import ceil
 from typing import Self
 
 from holdfast import check
@@ -22,6 +21,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.checks import Checks, ChecksSoFar, CheckTerms
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.guarantee import Guarantee, Planning
+from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, PlainAmounts
 
 PART = 0.1  # part of the failure probability for the checks; it costs them 2.3 nats
@@ -103,13 +103,15 @@ class Drawers(Exchange):
     @property
     def sentence(self) -> str | None:
         """The promise in one sentence."""
-        terms = self.terms
-        first, beyond = (ceil(1e4 * each) / 1e4 for each in (self.margin_after(0), self.checks.terms.margin))
+        terms, first, beyond = self.terms, write_margin(self.margin_after(0)), write_margin(self.checks.terms.margin)
+        asked, within = "questions without end", f": the first within {first} of the population"
+        if terms.queries:
+            asked = f"{terms.queries:,} questions"
+            within = f": within {first} of the population, and more questions with wider margins"
         return (
-            f"{terms.rows:,} rows answer questions without end, each chosen after seeing the earlier answers: the first"
-            f" within ±{first:.4f} of the population; {terms.kept:,} other rows check guesses: one that holds is within"
-            f" its own margin and ±{beyond:.4f}, more after wrong guesses; all at once, with"
-            f" probability {100 * terms.confidence:.12g}%."
+            f"{terms.rows:,} rows answer {asked}, each chosen after seeing the earlier answers{within};"
+            f" {terms.kept:,} other rows check guesses: one that holds is within its own margin and {beyond}, more"
+            f" after wrong guesses; all at once, with probability {100 * terms.confidence:.12g}%."
         )
 
 

@@ -11,6 +11,7 @@ because the best one for few draws is not the best for many; the smallest J amon
 plan are numbered, and later ones get smaller parts of the failure probability.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import e, exp, log, sqrt
@@ -27,11 +28,12 @@ from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
+from holdfast.guarantees.plan import paced
 from holdfast.guarantees.statistic import Interval
-from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal
+from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, Reading
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
-KEPT = (exchange.HALF, 0.1)  # values of rho; the second is tried only with few rows
+RHOS = (exchange.HALF, 0.1)  # the second is tried only with few rows
 FEW_ROWS = 20_000
 OUTLOOK = (0, 10, 100, 1_000)  # numbers of further answers after which a budget says how wide one will be
 
@@ -125,6 +127,16 @@ class Exchange(CoinGuarantee):
             return None
         return _planned(goal, mechanism) if goal.queries else _endless(goal, mechanism)
 
+    @classmethod
+    def readings(cls, goal: Goal, most: int | None) -> Iterator[Reading]:
+        """Planned for this number of questions, and without an end."""
+        planned, endless = (paced(cls, each, "coins", most) for each in (goal, replace(goal, queries=0)))
+        if planned is not None:
+            yield Reading.of("planned", planned.rows_per_query, planned.margin, "then wider")
+        if isinstance(endless, ExchangeTerms):
+            note = f"±{endless.margin:.4f} at first, wider as questions go by"
+            yield Reading.of("endless", endless.rows_per_query, cls(endless).margin_after(goal.queries - 1), note)
+
     # -- a question's place --------------------------------------------------------------------------------------
 
     def at(self, charge: int, before: int, statements: int = 1) -> Self:
@@ -205,8 +217,8 @@ class Exchange(CoinGuarantee):
 
 @lru_cache(maxsize=4096)
 def _planned(goal: Goal, mechanism: str) -> ExchangeTerms:
-    kept = KEPT if goal.rows < FEW_ROWS else KEPT[:1]
-    return min((_planned_with(goal, mechanism, rho) for rho in kept), key=lambda terms: terms.margin)
+    rhos = RHOS if goal.rows < FEW_ROWS else RHOS[:1]
+    return min((_planned_with(goal, mechanism, rho) for rho in rhos), key=lambda terms: terms.margin)
 
 
 def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
@@ -261,7 +273,7 @@ def _endless(goal: Goal, mechanism: str) -> ExchangeTerms:
     own |= {"L2": -log(0.1 * beta1) * SAFE, "later_beta2": goal.beta - beta1, "slope": SLOPE * n, "charge": 0}
     own |= {"rows_per_query": goal.rows_per_query or n, "mass": 0.1, "kap": 1.0, "rho": exchange.HALF}
     draft = goal.met_by(ExchangeTerms, mechanism, margin=1.0, **own)
-    tried = [_suited(draft, rho) for rho in (KEPT if n < FEW_ROWS else KEPT[:1])]
+    tried = [_suited(draft, rho) for rho in (RHOS if n < FEW_ROWS else RHOS[:1])]
     return _with_margin(min(tried, key=lambda pair: pair[0])[1])
 
 

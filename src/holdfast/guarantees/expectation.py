@@ -4,41 +4,29 @@ A promise about averages over whole sessions is weaker than intervals that hold 
 are no intervals. This guarantee is planned only if asked for by name, for comparison.
 """
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil
 
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.dp import NoisyTerms
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
 from holdfast.guarantees.statistic import Interval, Release, Statistic
-from holdfast.guarantees.terms import Goal, Terms
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpectationTerms(Terms):
-    """`epsilon` is what one noisy mean costs on all rows."""
-
-    epsilon: float
-
-    @cached_property
-    def charge_per_answer(self) -> int:
-        """Every noisy mean costs as much as n^2 epsilon^2 coins."""
-        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+from holdfast.guarantees.terms import Goal
 
 
 class Expectation(AnswerGuarantee):
     """E|answer - population| is at most the margin, for every answer, however the questions were chosen."""
 
-    terms: ExpectationTerms
+    terms: NoisyTerms
     name = "expectation"
     planning = Planning(("laplace",), by_name_only=("laplace",))
     gives_intervals = False
-    terms_class = ExpectationTerms
+    terms_class = NoisyTerms
 
     @classmethod
-    def plan(cls, goal: Goal, mechanism: str) -> ExpectationTerms | None:
+    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
         """Return the smallest margin that the paper's sample size allows on these rows."""
         return None if goal.flips else _planned(goal)
 
@@ -76,14 +64,14 @@ class Expectation(AnswerGuarantee):
 
 
 @lru_cache(maxsize=4096)
-def _planned(goal: Goal) -> ExpectationTerms | None:
+def _planned(goal: Goal) -> NoisyTerms | None:
     alpha = smallest_margin(lambda a: sizes.a1_in_expectation(a, goal.queries), goal)
     if alpha is None:
         return None
     size = sizes.a1_in_expectation(alpha, goal.queries)
     ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
     charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
-    return goal.met_by(ExpectationTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
+    return goal.met_by(NoisyTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
 
 GUARANTEES.register(Expectation.name, Expectation)

@@ -4,6 +4,7 @@ A guarantee is an object made from typed terms. The terms are planned from a goa
 under the guarantee's name and version, and read back from there; terms that are not understood are refused.
 
     plan(goal, mechanism)      the best terms for a number of rows and questions, or None
+    readings(goal, most)       other ways to ask the same questions, which a plan compares
     at(charge, before, ...)    the same guarantee at a question's place, on which intervals may depend
     answering()                the same guarantee, if it answers questions with values; then it also has:
 
@@ -16,19 +17,19 @@ under the guarantee's name and version, and read back from there; terms that are
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, SingleFlips, Statistic, Tally, clip
-from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Terms
+from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Reading, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
 MOST_AT_ONCE = 1_000  # outcomes of one draw
@@ -131,6 +132,11 @@ class Guarantee(ABC):
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
 
+    @classmethod
+    def readings(cls, goal: Goal, most: int | None) -> Iterable[Reading]:
+        """Yield other ways to ask the questions of this `goal`, each answer from at most `most` rows; usually none."""
+        return ()
+
     # -- a question's place --------------------------------------------------------------------------------------
 
     def at(self, charge: int, before: int, statements: int = 1) -> Self:
@@ -203,7 +209,7 @@ class Guarantee(ABC):
         """Return the same promise for one answer by another `mechanism`; refuse a mechanism that is not covered."""
         if mechanism == self.terms.mechanism:
             return self
-        raise PlanConflict(
+        raise NotCovered(
             f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which does not cover"
             f" single answers by {mechanism!r}; leave mechanism out. Sessions under the exchange guarantee take both"
             " coins and gaussian.",
@@ -228,9 +234,9 @@ class Guarantee(ABC):
         caps: dict[str, JSON] = {"charge": charge, "intervals": intervals}
         return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
 
-    def cannot_certify(self, what: str) -> PlanConflict:
+    def cannot_certify(self, what: str) -> NotCovered:
         """Return the error for something (`what`) that this guarantee says nothing about."""
-        return PlanConflict(
+        return NotCovered(
             f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
             f" {what}.",
             guarantee=self.name,
@@ -404,8 +410,8 @@ class AnswerGuarantee(Guarantee):
         return min(tried, key=lambda draws: self._margin_from(draws, spent))
 
     def _margin_from(self, draws: int, spent: Amounts) -> float:
-        standing = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
-        return standing._margin(draws)
+        certifying = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
+        return certifying._margin(draws)
 
     # -- what mechanisms read -------------------------------------------------------------------------------------
 
@@ -439,7 +445,7 @@ class AnswerGuarantee(Guarantee):
     def refuse_flips(self, statistic: Statistic) -> None:
         """Refuse a `statistic` of single flips."""
         if isinstance(statistic, SingleFlips):
-            raise PlanConflict(
+            raise NotCovered(
                 f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which promises nothing"
                 " about single flips. Plan a session for them: queries={'flip': ...}, or {'mean': ..., 'flip': ...} for"
                 " both, which runs under the information guarantee.",

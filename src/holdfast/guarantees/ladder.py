@@ -17,7 +17,7 @@ from math import ceil, log, log10, sqrt
 from typing import NamedTuple
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
@@ -162,7 +162,7 @@ class Ladder(Guarantee):
 
     def answering(self) -> AnswerGuarantee:
         """Only submissions."""
-        raise PlanConflict(
+        raise NotCovered(
             "This is a board: it says whether a submission is better than the best so far, with an interval, and"
             " nothing else. Ask with the kind submit, or ask a session on other rows.",
             guarantee=self.name,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from math import ceil, sqrt
 
-from holdfast.errors import PlanConflict
+from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
@@ -56,9 +56,10 @@ class Paper(AnswerGuarantee):
         if self.terms.mass is None:
             self.refuse_flips(statistic)
         elif statistic.outcomes > 2:
-            raise PlanConflict(
+            raise NotCovered(
                 "The paper's averaged coins answer shares and means only; ask one share for each category, without"
-                " `where`, or plan with mechanism='laplace'."
+                " `where`, or plan with mechanism='laplace'.",
+                guarantee=self.name,
             )
         else:
             refuse_noise(statistic, mass=self.terms.mass)

@@ -14,42 +14,13 @@ from holdfast import check, notebook
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.terms import JSON, Goal, PlainAmounts, Terms
+from holdfast.guarantees.terms import JSON, Goal, Reading, Terms
 
 BEST, BALANCED, FAST = "best", "balanced", "fast"
 PACES = {FAST: 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
 RowsPerQuery = int | str  # a number, or a pace
 WITHOUT_PLAN = 1_000  # number of questions for which ways are compared if none is planned
 SAYS_NOTHING = 0.5  # a margin of half the range or more
-
-# About how long an answer takes, in milliseconds: columns in memory, a question about one of them, two cores of 2024.
-_ANY, _DRAWN_ROW, _SCANNED_ROW = 0.3, 4e-5, 1e-6
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One way to answer the same questions, at one pace.
-
-    Parameters
-    ----------
-    way
-        "planned" for their number, "endless", "checks" of guesses, or "splitting" into fresh rows.
-    pace
-        "fast", "balanced", "best", or several of them if they are the same.
-    rows_per_query, milliseconds
-        Rows that one answer reads, and about how long that takes where columns fit into memory.
-    margin
-        The margin of the last question; for checks, what is added to the margin of a guess if all guesses held so far.
-    note
-        A remark.
-    """
-
-    way: str
-    pace: str
-    rows_per_query: int
-    milliseconds: float
-    margin: float
-    note: str = ""
 
 
 def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | None]:
@@ -68,11 +39,10 @@ def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | N
 
 def paced(planner: type[Guarantee], goal: Goal, mechanism: str, most: int | None) -> Terms | None:
     """Return the best terms whose answers read at most `most` rows, if the guarantee lets that number vary."""
-    terms: Terms | None = planner.plan(goal, mechanism)
+    terms = planner.plan(goal, mechanism)
     if terms is None or most is None or terms.rows_per_query <= most or not planner(terms).flexible:
         return terms
-    fewer: Terms | None = planner.plan(replace(goal, rows_per_query=most), mechanism)
-    return fewer
+    return planner.plan(replace(goal, rows_per_query=most), mechanism)
 
 
 def readings(standing: Guarantee) -> tuple[Reading, ...]:
@@ -81,62 +51,16 @@ def readings(standing: Guarantee) -> tuple[Reading, ...]:
     if terms.flips or terms.margin >= SAYS_NOTHING or standing.only_kind is not None:
         return ()
     goal = Goal(terms.rows, terms.queries or WITHOUT_PLAN, terms.confidence, ends=False, identical=terms.identical)
-    made: list[Reading] = []
-    for way in (_planned, _endless, _checks, _splitting):
-        found: dict[tuple[int, float], Reading] = {}
+    ways: dict[str, dict[tuple[int, float], Reading]] = {}
+    for planner in GUARANTEES.all():
         for pace, most in PACES.items():
-            one = way(goal, most)
-            if one is None or one.margin >= SAYS_NOTHING:
-                continue
-            same = found.get((one.rows_per_query, one.margin))
-            named = pace if same is None else f"{same.pace}, {pace}"
-            found[one.rows_per_query, one.margin] = replace(one, pace=named)
-        made += found.values()
-    return tuple(made)
-
-
-def _planned(goal: Goal, most: int | None) -> Reading | None:
-    terms = paced(GUARANTEES["exchange"], goal, "coins", most)
-    if terms is None:
-        return None
-    return Reading("planned", "", terms.rows_per_query, _drawing(terms.rows_per_query), terms.margin, "then wider")
-
-
-def _endless(goal: Goal, most: int | None) -> Reading | None:
-    planner = GUARANTEES["exchange"]
-    terms = paced(planner, replace(goal, queries=0), "coins", most)
-    if terms is None:
-        return None
-    last = planner(terms).margin_after(goal.queries - 1)
-    each = terms.rows_per_query
-    return Reading("endless", "", each, _drawing(each), last, f"±{terms.margin:.4f} at first, wider as questions go by")
-
-
-def _checks(goal: Goal, most: int | None) -> Reading | None:
-    planner, each = GUARANTEES["checks"], min(goal.rows, most or goal.rows)
-    terms = planner.plan(replace(goal, rows_per_query=each, identical=True), "cells")
-    if terms is None:
-        return None
-    answered = PlainAmounts(intervals=goal.queries - 1)
-    (_, width), *_ = planner(terms).outlook(answered, answered)
-    spent = _ANY + each * (_SCANNED_ROW if each == goal.rows else _DRAWN_ROW)
-    return Reading(
-        "checks", "", each, spent, width, "on rows that nobody sees, beyond the margin of a guess that holds"
-    )
-
-
-def _splitting(goal: Goal, most: int | None) -> Reading | None:
-    terms = GUARANTEES["split"].plan(replace(goal, ends=True, identical=True), "fresh_rows")
-    if terms is None:
-        return None
-    each = terms.rows_per_query
-    return Reading(
-        "splitting", "", each, _drawing(each), terms.margin, "then refused; identically distributed rows only"
-    )
-
-
-def _drawing(rows: int) -> float:
-    return _ANY + rows * _DRAWN_ROW
+            for one in planner.readings(goal, most):
+                if one.margin < SAYS_NOTHING:
+                    found = ways.setdefault(one.way, {})
+                    same = found.get((one.rows_per_query, one.margin))
+                    named = pace if same is None else f"{same.pace}, {pace}"
+                    found[one.rows_per_query, one.margin] = replace(one, pace=named)
+    return tuple(one for found in ways.values() for one in found.values())
 
 
 SHOWN = (1, 100, 10_000)  # the sentence of a session without an end gives the margins of these questions
@@ -264,12 +188,12 @@ class Plan:
                 f" {write_margin(self.margin)}, which says nothing. Ask fewer questions, or bring more {self.drawn}."
             )
         extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
-        held = "every answer" if self.queries else "the expectation of every flip"
+        promised = "every answer" if self.queries else "the expectation of every flip"
         after = "refused" if self.terms.ends else "answered, too, with wider margins"
         alike = " All this holds if every row follows the same law." if self.terms.identical else ""
         return (
             f"{self.rows:,} {self.drawn} can answer {what}{extra}, each chosen after seeing the earlier answers:"
-            f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
+            f" {promised} within {write_margin(self.margin)} of the population, all at once, with probability"
             f" {100 * self.confidence:.12g}%. Each answer reads {self._read}. More questions are {after}.{alike}"
         )
 

@@ -84,13 +84,9 @@ class PlanRequest:
 
     def kept(self, rows: int) -> int:
         """Return how many of this many rows check guesses."""
-        kept = 0 if self.checks is None else round(self.checks * rows)
-        if self.checks is not None and not 2 <= kept <= rows - 2:
-            raise InvalidArgument(
-                f"checks must leave two rows to check on and two to ask; {self.checks:g} of {rows:,} rows does not.",
-                name="checks",
-            )
-        return kept
+        if self.checks is None:
+            return 0
+        return check.part_of(rows, (2, 2), "two rows to check on and two to ask", checks=self.checks)
 
     def make(self, rows: int | None) -> Plan:
         """Return the best plan for this many rows; for None, with as few rows as reach the margin."""

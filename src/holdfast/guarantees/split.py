@@ -1,12 +1,14 @@
 """The split guarantee: fresh rows for every question. Simple, and soon out of rows."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from math import log
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Planning
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
 from holdfast.guarantees.statistic import ExactMeans, Interval, Release, Statistic
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import Goal, Reading, Terms
 
 
 class Split(AnswerGuarantee):
@@ -33,6 +35,14 @@ class Split(AnswerGuarantee):
         ell = min(goal.rows_per_query or goal.rows, goal.rows // goal.queries)
         margin = hoeffding_radius(ell, goal.beta / goal.queries)
         return goal.met_by(Terms, mechanism, margin=margin, rows_per_query=ell, charge=goal.rows)
+
+    @classmethod
+    def readings(cls, goal: Goal, most: int | None) -> Iterator[Reading]:
+        """By splitting."""
+        terms = cls.plan(replace(goal, ends=True, identical=True), *cls.planning.mechanisms)
+        if terms is not None:
+            note = "then refused; identically distributed rows only"
+            yield Reading.of("splitting", terms.rows_per_query, terms.margin, note)
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""

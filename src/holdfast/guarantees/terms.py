@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, get_args, get_origi
 
 from holdfast.errors import PlanConflict
 
+# About how long an answer takes, in milliseconds: columns in memory, a question about one of them, two cores of 2024.
+_ANY, DRAWN_ROW, SCANNED_ROW = 0.3, 4e-5, 1e-6
 NO_CAP = 2**62  # the most a ledger can count: the only limit of a session that goes on
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 OfTerms = TypeVar("OfTerms", bound="Terms")
@@ -192,6 +194,37 @@ class Terms:
                 raise PlanConflict(f"The terms say {name} is {value!r}, which is of the wrong type.", name=name)
             read[name] = value
         return cls(**read)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to answer the same questions, at one pace.
+
+    Parameters
+    ----------
+    way
+        Its name: "planned" for their number, "endless", "checks" of guesses, "splitting" into fresh rows, or another.
+    pace
+        "fast", "balanced", "best", or several of them if they are the same.
+    rows_per_query, milliseconds
+        Rows that one answer reads, and about how long that takes where columns fit into memory.
+    margin
+        The margin of the last question; for checks, what is added to the margin of a guess if all guesses held so far.
+    note
+        A remark.
+    """
+
+    way: str
+    pace: str
+    rows_per_query: int
+    milliseconds: float
+    margin: float
+    note: str = ""
+
+    @classmethod
+    def of(cls, way: str, rows_per_query: int, margin: float, note: str, *, row: float = DRAWN_ROW) -> "Reading":
+        """Return a way at a pace that is not named yet; a `row` takes this long, in milliseconds."""
+        return cls(way, "", rows_per_query, _ANY + rows_per_query * row, margin, note)
 
 
 def _number(value: JSON) -> float:

@@ -9,7 +9,7 @@ database.py      a store in two tables of a database: sqlite.py (one file), post
 concurrency.py   one committing thread; forks; the queue of writing processes; one answer at a time to a question
 places.py        places that a process has taken ahead
 drawn.py         entries that are not written yet: the first one, and answers that nobody has seen
-ledger.py        the rules: begin, find, reserve, commit
+ledger.py        the rules: begin, find, reserve, commit; what reads a ledger as it grows
 witness.py       witnesses, which remember the newest entry of a ledger; watched.py compares the ledger with them
 opening.py       finding a ledger at a location
 backup.py        copying a ledger and restoring it from a copy
@@ -17,7 +17,7 @@ backup.py        copying a ledger and restoring it from a copy
 
 from holdfast.ledger.concurrency import Asking
 from holdfast.ledger.drawn import Drawn, check_analyst
-from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.ledger import Follower, Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
 from holdfast.ledger.store import Answered, Cost, Entry, Head, Place, Reach, Spent, Tip
 from holdfast.ledger.verify import Receipt, check_receipt
@@ -31,6 +31,7 @@ __all__ = [
     "Drawn",
     "Entry",
     "FileWitness",
+    "Follower",
     "Head",
     "Ledger",
     "Place",

@@ -416,11 +416,11 @@ class Database(ABC, OfOneProcess):
             raise self.translate(error) from error
 
     def _begin_transaction(self) -> Connection:
-        kept = self._writes.connection is not None
+        reused = self._writes.connection is not None
         try:
             return self.execute_begin(self._open(self._writes))
         except self.driver_errors as error:
-            if not (kept and self.connection_lost(error)):
+            if not (reused and self.connection_lost(error)):
                 raise
         self._writes.close()
         return self.execute_begin(self._open(self._writes))
@@ -450,19 +450,19 @@ class Database(ABC, OfOneProcess):
             away = self._reads.away
             if away is not None and away[0] > began:  # another thread failed while this one waited: do not wait again
                 raise duplicate(away[1])
-            kept = self._reads.connection is not None
+            reused = self._reads.connection is not None
             try:
                 rows: list[Any] = self._open(self._reads).execute(sql, parameters).fetchall()
             except self.driver_errors as error:
-                rows = self._query_again(error, kept, sql, parameters)
+                rows = self._query_again(error, reused, sql, parameters)
         return rows
 
-    def _query_again(self, error: Exception, kept: bool, sql: str, parameters: tuple[object, ...]) -> list[Any]:
+    def _query_again(self, error: Exception, reused: bool, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         if self.tables_missing(error):
             return []
         self._reads.close()
         lost = self.connection_lost(error)
-        if kept and lost:
+        if reused and lost:
             return self._query(sql, parameters)
         translated = self.translate(error)
         if lost:

@@ -10,10 +10,11 @@ While questions come fast, the transaction that commits an answer also takes pla
 
 import atexit
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from holdfast import check
@@ -21,7 +22,7 @@ from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, Led
 from holdfast.ledger import chain, tree
 from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
-from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, refusal, take_ahead
+from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
     Answered,
@@ -41,6 +42,7 @@ from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
 from holdfast.ledger.watched import Watch, is_restore
 from holdfast.ledger.witness import Witness
 
+R = TypeVar("R")
 SECRET_BYTES = 32
 EVERYWHERE = Reach(LARGEST, LARGEST)
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
@@ -65,7 +67,7 @@ class Ledger:
         self._closed = False
         self._tree = tree.Tree()
         self._secret, self._first = b"", ""
-        self._held, self.in_flight = Held(), InFlight()
+        self._stock, self.in_flight = ProcessStock(), InFlight()
         self._waits = store.patience > 0  # a store in memory does not: taking places ahead would save nothing
         # Where the rows that this process can draw end. It refuses places beyond that, free of charge.
         self.reach: Callable[[], Reach] = lambda: EVERYWHERE
@@ -193,7 +195,7 @@ class Ledger:
         """What all questions have taken so far, without the places that this process has merely taken ahead."""
         if not self._has_begun():
             return Spent(0, 0, 0)
-        (charge, intervals), tip = self._held.total, self._tip()
+        (charge, intervals), tip = self._stock.total, self._tip()
         return Spent(tip.taken_charge - charge, tip.taken_intervals - intervals, tip.seq)
 
     @property
@@ -202,7 +204,7 @@ class Ledger:
         if not self._has_begun():
             return Answered(0, 0)
         tip = self._tip()
-        return answered(tip, self._held.under_way(tip.places))
+        return answered(tip, self._stock.under_way(tip.places))
 
     @property
     def left(self) -> Cost:
@@ -232,11 +234,11 @@ class Ledger:
         self._refuse_unbegun()
         if not self._waits or asking is not None:
             return self._reserve([cost], None, asking)[0]
-        place = self._held.take(cost, self.reach())
+        place = self._stock.take(cost, self.reach())
         if place is None:
-            return self._reserve([cost], self._held.demand(cost), None)[0]
+            return self._reserve([cost], self._stock.demand(cost), None)[0]
         endless = self._caps.charge == LARGEST  # with a cap, no interval depends on how far others have come
-        return self._held.begun(place, cost, self._tip().taken_charge if endless else 0)
+        return self._stock.begun(place, cost, self._tip().taken_charge if endless else 0)
 
     def reserve_all(self, costs: Sequence[Cost], asking: Asking | None = None) -> list[Place]:
         """Take all of these costs, or none, in one transaction; return a place for each. Otherwise as `reserve`."""
@@ -245,8 +247,8 @@ class Ledger:
 
     def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None, asking: Asking | None) -> list[Place]:
         """Reserve by a transaction of the store."""
-        held, reach = self._held, self.reach()
-        process = held.process
+        own, reach = self._stock, self.reach()
+        process = own.process
         used: list[Stock] = []  # the stock taken by the last run of `decide`; whoever pops it may put it back
         places: list[Place] = []  # granted by the last run
         outcome: Stock | BudgetExhausted | None = None
@@ -254,17 +256,17 @@ class Ledger:
 
         def restore() -> None:
             if used:
-                held.put(used.pop(), process)
+                own.put(used.pop(), process)
 
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
             restore()  # undo an earlier run, which did not count
             for place in places:
-                held.not_answering(place.number)
+                own.not_answering(place.number)
             places.clear()
             after = self._tip(transaction)
             before = after.taken_charge
-            stock = held.take_all()
+            stock = own.take_all()
             used.append(stock)
             for cost in costs:
                 place, stock, after = grant(stock, after, cost)
@@ -275,7 +277,7 @@ class Ledger:
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
                 if asking is not None:
-                    held.answering(places, costs, asking, transaction)
+                    own.answering(places, costs, asking, transaction)
 
         try:
             self._watch.write(decide)
@@ -286,11 +288,11 @@ class Ledger:
             restore()
             assert outcome is not None
             raise outcome
-        held.took(before, end)
-        held.put(outcome, process)
+        own.took(before, end)
+        own.put(outcome, process)
         if demand is not None:
-            held.asked(demand)
-        return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
+            own.asked(demand)
+        return [own.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
         """Raise if no answer could be written now. Writes nothing."""
@@ -301,14 +303,14 @@ class Ledger:
 
     def _give_back(self) -> None:
         """Give back places taken ahead and not used, as far as nobody has taken any since."""
-        stock = NOTHING if self._closed else self._held.take_all()
+        stock = NOTHING if self._closed else self._stock.take_all()
         if not any(stock):
             return
 
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._tip(transaction)))
 
-        self._held.giving_back()
+        self._stock.giving_back()
         self._store.patience = CLOSING
         with suppress(HoldfastError):  # if that fails, they stay taken
             self._watch.write(decide)
@@ -325,9 +327,9 @@ class Ledger:
         """Write all of the answers, or none, in one transaction. Return for each what `commit` returns."""
         self._refuse_unbegun()
         plain = all(one.finish is None for one in answers)
-        demand = self._held.demand(*(one.cost for one in answers)) if self._waits and plain else None
+        demand = self._stock.demand(*(one.cost for one in answers)) if self._waits and plain else None
         reach = EVERYWHERE if demand is None else self.reach()
-        process = self._held.process
+        process = self._stock.process
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
         before = after = 0
@@ -339,24 +341,24 @@ class Ledger:
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
-                self._held.not_answering(one.number)  # now: other threads may write in the same transaction
+                self._stock.not_answering(one.number)  # now: other threads may write in the same transaction
                 tip = self._tip(transaction)
-                row = one.row_after(tip, 0 if plain else self._held.under_way(tip.places, transaction))
-                standing = transaction.append(row)
-                fresh |= standing is row
-                written.append((standing, standing is row))
+                row = one.row_after(tip, 0 if plain else self._stock.under_way(tip.places, transaction))
+                found = transaction.append(row)
+                fresh |= found is row
+                written.append((found, found is row))
             if demand is not None and fresh:
-                standing_tip = self._tip(transaction)
-                ahead, taken = take_ahead(standing_tip, self._caps, reach, demand)
-                before, after = standing_tip.taken_charge, taken.taken_charge
+                newest = self._tip(transaction)
+                ahead, taken = take_ahead(newest, self._caps, reach, demand)
+                before, after = newest.taken_charge, taken.taken_charge
                 transaction.take(taken)
 
         self._watch.write(decide)
         if ahead is not NOTHING:
-            self._held.took(before, after)
+            self._stock.took(before, after)
         if demand is not None:
-            self._held.put(ahead, process)
-            self._held.asked(demand)
+            self._stock.put(ahead, process)
+            self._stock.asked(demand)
         return [
             (one.entry(row) if fresh else Entry(row), fresh) for one, (row, fresh) in zip(answers, written, strict=True)
         ]
@@ -400,8 +402,8 @@ class Ledger:
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
                 self._first = self._store.read(0, 1)[0].hash  # again: it may be newer than `rows`
                 if self._watch.address is not None:  # without an address nobody else can open the store
-                    self._held, self.in_flight = _shared.setdefault(
-                        (self._watch.address, self._first), (self._held, self.in_flight)
+                    self._stock, self.in_flight = _shared.setdefault(
+                        (self._watch.address, self._first), (self._stock, self.in_flight)
                     )
                 self._genesis = genesis  # set last: other threads rely on it alone
         return self._genesis
@@ -443,8 +445,26 @@ class Ledger:
         return tip
 
 
+class Follower:
+    """Reads a ledger as it grows, and calls a function for every answer, once and in order."""
+
+    def __init__(self, ledger: Ledger, read: Callable[[Entry], object]) -> None:
+        self._ledger, self._read, self._next = ledger, read, 1
+        self._lock = threading.Lock()
+
+    def caught_up(self, then: Callable[[], R], to: int | None = None) -> R:
+        """Read all new entries (none, if number `to` was read before), and return what `then` finds, undisturbed."""
+        with self._lock:  # no generator may hold it, since an interrupt could leave it locked
+            if to is None or to >= self._next:
+                for entry in self._ledger.entries(self._next):
+                    self._read(entry)
+                    self._next = entry.seq + 1
+            found = then()
+        return found
+
+
 _open: WeakSet[Ledger] = WeakSet()
-_shared: dict[tuple[str, str], tuple[Held, InFlight]] = {}  # for all of this process, by address and first entry
+_shared: dict[tuple[str, str], tuple[ProcessStock, InFlight]] = {}  # of this process, by address and first entry
 
 
 @atexit.register

@@ -61,9 +61,9 @@ class MemoryStore:
 
     def append(self, row: Row) -> Row:
         """Add the row, unless there is one with its key; called inside `write`."""
-        standing = None if row.key_digest is None else self.find(row.key_digest)
-        if standing is not None:
-            return standing
+        there = None if row.key_digest is None else self.find(row.key_digest)
+        if there is not None:
+            return there
         tip = self.tip()
         assert tip is not None
         reached = tip.after(row)

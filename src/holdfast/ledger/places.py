@@ -209,7 +209,7 @@ def _pop_all(stocks: deque[Stock]) -> Stock:
     return stock
 
 
-class Held(OfOneProcess):
+class ProcessStock(OfOneProcess):
     """The stock of a ledger in this process, and how much to take ahead: more while questions come fast.
 
     All sessions of the process on one ledger share it, so a new session uses what an unclosed one has left.

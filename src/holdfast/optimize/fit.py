@@ -23,7 +23,7 @@ from math import inf
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
+from holdfast.errors import InvalidArgument, NotCovered, PlanInfeasible
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics.descent import AVERAGES
@@ -216,7 +216,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
         check.one_of("mechanism", requested, tuple(GRADIENTS))
     usual, covered = guarantee.terms.mechanism, guarantee.fits.mechanisms
     if usual not in GRADIENTS or not covered:
-        raise PlanConflict(
+        raise NotCovered(
             f"A fit needs many small answers, which this session ({usual.replace('_', ' ')}) cannot give. Open one with"
             " guarantee='exchange', before its first answer, to fit models; few questions are planned by splitting"
             " unless you say so.",
@@ -224,7 +224,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
         )
     if requested is None or requested in covered:
         return requested or usual
-    raise PlanConflict(
+    raise NotCovered(
         f"This session runs under the {guarantee.name} guarantee with {usual}, which does not cover {requested}; leave"
         " mechanism out, or plan with guarantee='information'.",
         guarantee=guarantee.name,

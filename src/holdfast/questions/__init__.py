@@ -8,6 +8,7 @@ price        what a question would cost; budget: what is left to ask
 batch        several questions at once: lists of them, their price, their answers, what is expected of these
 history      every answer so far, as a frame; the submissions to a board, the best first; lists registered beforehand
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
+board_files  what a board has besides its rows: ids, and the best submission so far
 answer       what all answers share: values with intervals, a record of where they come from, how they print
 pictures     values with intervals as a picture; plot: of an answer, of several, of a frame
 sql          turns a SELECT into questions, and their answers into a frame

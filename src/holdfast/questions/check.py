@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from holdfast import check as valid
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.statistic import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
 from holdfast.ledger import Answered, Cost
@@ -167,7 +167,7 @@ def check(
     """
     guarantee = context.guarantee.checks
     if not isinstance(guarantee, Checks):
-        raise PlanConflict(
+        raise NotCovered(
             "A check needs rows that answer nothing else, and these answer questions under the"
             f" {context.guarantee.name} guarantee. Begin a session with checks=0.2, which keeps a fifth of the rows for"
             " checks; or keep rows aside with holdfast.hold_back(data), or open rows that were kept aside with"
@@ -182,7 +182,7 @@ def check(
         code += log(guarantee.terms.rows)  # the code must also name `at_least`
 
     def run(drawing: Drawing) -> Result:
-        cell = drawing.held().release(guessed, draws)
+        cell = drawing.checking().release(guessed, draws)
         assert isinstance(cell, Cell)
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 
@@ -291,62 +291,77 @@ def _guessed(
 
     `rows` is the number of held rows, `draws` the number of them that are read.
     """
-    (low, high), group = asked.bounds, asked.group
     found = None
-    if guess is None or margin is None or (group and at_least is None):
-        explored = context.beside.explored()
+    if guess is None or margin is None or (asked.group and at_least is None):
+        explored = context.explored()
         found = None if explored is None else _explored(asked, explored)
-    if at_least is not None:
-        valid.whole(at_least=at_least)
-        if group and replace(asked, at_least=int(at_least)).least_rows(rows) > rows:
-            raise InvalidArgument(
-                f"at_least must be no more than there are rows ({rows:,} are kept aside); got {at_least:,}.",
-                name="at_least",
-            )
-        if not group:
-            raise InvalidArgument("at_least must be left out unless the check is about a group.", name="at_least")
-    elif group:
-        if found is None:
-            raise _missing("at_least", "at_least, how many rows count (all, if a column is declared complete)")
-        spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows)) + ERRORS**2 / found.rows
-        at_least = max(1, floor(rows * (found.share - spare)))
+    asked = replace(asked, at_least=_least(asked, rows, at_least, found))
     if margin is not None:
         valid.positive(margin=margin)
-    left_out = guess is None
+    (low, high), value = asked.bounds, _value(asked, guess, found)
+    if margin is None:
+        margin = _rounded(_margin(asked, rows, draws, value, found))
+        too_wide = (
+            "be given: so few rows count here that the usual one covers the whole range, and any guess would hold."
+            " Widen the group, or give a margin."
+        )
+    else:
+        percent = valid.percent(margin) if (low, high) == (0.0, 1.0) else ""
+        too_wide = (
+            f"leave a part of the range from {low:g} to {high:g} out, or any guess would hold; got {margin:g}.{percent}"
+        )
+    if value - margin <= low and high <= value + margin:
+        raise InvalidArgument(f"margin must {too_wide}", name="margin")
     if guess is None:
+        value = min(high, max(low, round(value, 2 - floor(log10(margin)))))  # in digits that matter
+    return replace(asked, guess=float(value), margin=float(margin))
+
+
+def _least(asked: Guess, rows: int, given: int | None, found: _Found | None) -> int:
+    """Return how many of the held `rows` must count: as `given`, or what was `found`, with some to spare; 0: all."""
+    if given is not None:
+        valid.whole(at_least=given)
+        if not asked.group:
+            raise InvalidArgument("at_least must be left out unless the check is about a group.", name="at_least")
+        if replace(asked, at_least=int(given)).least_rows(rows) > rows:
+            raise InvalidArgument(
+                f"at_least must be no more than there are rows ({rows:,} are kept aside); got {given:,}.",
+                name="at_least",
+            )
+        return int(given)
+    if not asked.group:
+        return 0
+    if found is None:
+        raise _missing("at_least", "at_least, how many rows count (all, if a column is declared complete)")
+    spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows)) + ERRORS**2 / found.rows
+    return max(1, floor(rows * (found.share - spare)))
+
+
+def _value(asked: Guess, given: float | None, found: _Found | None) -> float:
+    """Return the value that is guessed: as `given`, or what was `found`."""
+    if given is None:
         if found is None:
             raise _missing("guess", "guess")
-        guess = found.mean
-    valid.number(guess=guess)
-    if not low <= guess <= high:
-        raise InvalidArgument(f"guess must be between {low:g} and {high:g}; got {guess:g}.", name="guess")
-    if margin is None:
-        # Known without looking: a value in [0, 1] whose mean is x has at most the deviation sqrt(x (1 - x)).
-        widest = sqrt((guess - low) * (high - guess))
-        deviation = widest if found is None else min(widest, found.deviation)
-        counted = replace(asked, at_least=int(at_least or 0)).least_rows(rows)
-        explored_rows = None
-        if found is not None and guess == found.mean:
-            seen = replace(asked, at_least=round(found.share * found.rows) if group else 0)
-            explored_rows = seen.least_rows(found.rows)
-        sampled = draws if draws < rows else None
-        margin = usual_margin(deviation / (high - low), counted, sampled, explored_rows) * (high - low)
-        margin = _rounded(margin)
-        if guess - margin <= low and high <= guess + margin:
-            raise InvalidArgument(
-                "margin must be given: so few rows count here that the usual one covers the whole range, and any guess"
-                " would hold. Widen the group, or give a margin.",
-                name="margin",
-            )
-    elif guess - margin <= low and high <= guess + margin:
-        raise InvalidArgument(
-            f"margin must leave a part of the range from {low:g} to {high:g} out, or any guess would hold; got"
-            f" {margin:g}.{valid.percent(margin) if (low, high) == (0.0, 1.0) else ''}",
-            name="margin",
-        )
-    if left_out:
-        guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
-    return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))
+        given = found.mean
+    valid.number(guess=given)
+    low, high = asked.bounds
+    if not low <= given <= high:
+        raise InvalidArgument(f"guess must be between {low:g} and {high:g}; got {given:g}.", name="guess")
+    return given
+
+
+def _margin(asked: Guess, rows: int, draws: int, value: float, found: _Found | None) -> float:
+    """Return the margin of the guess at this `value` for which none is given, in the units of the query."""
+    low, high = asked.bounds
+    # Known without looking: a value in [0, 1] whose mean is x has at most the deviation sqrt(x (1 - x)).
+    widest = sqrt((value - low) * (high - value))
+    deviation = widest if found is None else min(widest, found.deviation)
+    explored = None
+    if found is not None and value == found.mean:
+        seen = replace(asked, at_least=round(found.share * found.rows) if asked.group else 0)
+        explored = seen.least_rows(found.rows)
+    sampled = draws if draws < rows else None
+    return usual_margin(deviation / (high - low), asked.least_rows(rows), sampled, explored) * (high - low)
 
 
 def usual_margin(deviation: float, counted: int, sampled: int | None = None, explored: int | None = None) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from holdfast import notebook
-from holdfast.errors import PlanConflict
+from holdfast.errors import NotCovered
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
@@ -158,24 +158,24 @@ def confusion(
         The share of each of the four cells, and accuracy, precision, recall, specificity and F1.
     """
     id, target = (column.name for column in context.schema.columns[:2]) if len(context.schema) > 1 else ("", "")
-    others = context.beside.others(id)
+    others = context.board.others(id)
     if others is None or context.guarantee.only_kind is not None:
-        raise PlanConflict(
+        raise NotCovered(
             "These are not the rows of a board that answer, so they tell no precision or recall. Make a board with"
             " confusion=0.2, which keeps a fifth of its rows for that, and ask those.",
             guarantee=context.guarantee.name,
         )
     type_ = context.schema[target].type
     label = read_label(positive_label, type_)
-    matched = match(read_table(predictions), context.beside.ids(id), target=target, type_=type_, others=others)
+    matched = match(read_table(predictions), context.board.ids(id), target=target, type_=type_, others=others)
     values = matched.values.to_series()
     cells = PredictedCells(
-        context.beside.ids(id),
+        context.board.ids(id),
         (values == label).to_numpy(),
         label,
         id=id,
         target=target,
-        digest=matched.digest(context.beside.key()),
+        digest=matched.digest(context.board.key()),
     )
     draws = context.draws(cells, rows_per_query)
 

@@ -5,7 +5,6 @@ the questions that were fixed beforehand from those that came up later: an answe
 list that was written earlier. Nothing is read or spent, and every interval holds either way.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,9 +12,9 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from holdfast.errors import InvalidArgument, LedgerDamaged, PlanConflict
+from holdfast.errors import InvalidArgument, LedgerDamaged, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.ledger import Cost, Entry, Ledger
+from holdfast.ledger import Cost, Entry, Follower, Ledger
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Estimate, Record
 from holdfast.questions.batch import Asked, build_all
@@ -118,22 +117,19 @@ class Registered:
     """Which questions were registered, and where: read from the ledger as it grows."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
         self._found: dict[str, int] = {}
-        self._next = 1
-        self._lock = threading.Lock()
+        self._follower = Follower(ledger, self._add)
 
     def of(self, entry: Entry) -> int | None:
         """Return the number of the entry that registered the question of this one; None if none did before it."""
-        with self._lock:
-            if entry.seq >= self._next:
-                for each in self._ledger.entries(self._next):
-                    self._next = each.seq + 1
-                    if each.question["kind"] == REGISTER.name:
-                        for key in each.answer["keys"]:
-                            self._found.setdefault(key, each.seq)
-        seq = None if entry.key is None else self._found.get(key_of(entry.key))
+        key = "" if entry.key is None else key_of(entry.key)
+        seq = self._follower.caught_up(lambda: self._found.get(key), entry.seq)
         return seq if seq is not None and seq < entry.seq else None
+
+    def _add(self, entry: Entry) -> None:
+        if entry.question["kind"] == REGISTER.name:
+            for key in entry.answer["keys"]:
+                self._found.setdefault(key, entry.seq)
 
 
 REGISTER = kind_of(register, Registration)
@@ -223,8 +219,7 @@ class Standings:
         self._ledger, self._standing = ledger, standing
         self._improved: list[tuple[Entry, SubmitAnswer]] = []
         self._others: list[tuple[Entry, SubmitAnswer]] = []
-        self._next = 1
-        self._lock = threading.Lock()
+        self._follower = Follower(ledger, self._add)
 
     def lines(self, most: int | None = None) -> list[dict[str, Any]]:
         """Return the lines of a table, as plain values: improvements, the best first, then the newest others.
@@ -233,20 +228,20 @@ class Standings:
         """
         guarantee = self._standing()
         if guarantee.only_kind != SUBMIT.name:
-            raise PlanConflict(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
-        with self._lock:
-            for entry in self._ledger.entries(self._next):
-                answer = answer_from(guarantee, entry)
-                assert isinstance(answer, SubmitAnswer)
-                (self._improved if answer.improved else self._others).append((entry, answer))
-                self._next = entry.seq + 1
-            better, others = self._improved[::-1][:most], self._others[::-1][:most]
+            raise NotCovered(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
+        newest = self._follower.caught_up(lambda: (self._improved[::-1][:most], self._others[::-1][:most]))
+        better, others = newest
         ranked = [_line(rank, *pair) for rank, pair in enumerate(better, start=1)]
         return ranked + [_line(None, *pair) for pair in others]
 
     def frame(self) -> pl.DataFrame:
         """Return all of them as a frame."""
         return standings_frame(self.lines())
+
+    def _add(self, entry: Entry) -> None:
+        answer = answer_from(self._standing(), entry)
+        assert isinstance(answer, SubmitAnswer)
+        (self._improved if answer.improved else self._others).append((entry, answer))
 
 
 def standings_frame(lines: list[dict[str, Any]]) -> pl.DataFrame:

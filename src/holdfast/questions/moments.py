@@ -290,9 +290,9 @@ def moment(
         def hint(cost: Cost) -> str | None:
             if not covered or any(isinstance(one, Share) for one in asked.of):
                 return None
-            standing, parts = context.standing(cost), []
+            certifying, parts = context.certifying(cost), []
             for deviation in DEVIATIONS:
-                drawing = Imagined.spread(asked.of, standing, deviation)
+                drawing = Imagined.spread(asked.of, certifying, deviation)
                 found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
                 estimate, _ = _in_units(found, within, times, rounded=range_follows)
                 margin = float(write_end((estimate.high - estimate.low) / 2, 2, up=True))

@@ -10,10 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
@@ -31,7 +28,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.questions.submit import Best
+    from holdfast.questions.board_files import BoardFiles
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
@@ -79,7 +76,7 @@ class Drawing:
         """The guarantee, which answers with values."""
         return self.guarantee.answering()
 
-    def held(self) -> "Drawing":
+    def checking(self) -> "Drawing":
         """Return the same drawing from the rows that check guesses."""
         return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
@@ -185,36 +182,20 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is stored beside the rows, for the few kinds that need it; read only when it is needed.
-
-    `explored` returns the exploration part, which anybody may look at, if the data were split. `ids` returns the ids of
-    a board's rows, which everybody who submits must know, and `others` the ids of its other part, if it has two.
-    `starts` returns where its units begin, if it has units. `key` returns a secret key, which makes the names of
-    submissions. `best` keeps a submission, and returns the best so far.
-    """
-
-    explored: Callable[[], RowSource | None] = lambda: None
-    ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
-    others: Callable[[str], pl.Series | None] = lambda column: None
-    starts: Callable[[], NDArray[np.int64] | None] = lambda: None
-    key: Callable[[], bytes] = lambda: b""
-    best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
-
-
-@dataclass(frozen=True)
 class Context:
     """What a question is built against: the guarantee in force and the schema of the data.
 
-    `rows_per_query` is how many rows an ordinary answer reads now. `mechanism` is set if the answer is not by the
-    plan's own. `so_far` returns what all questions have taken, on which rows and margins may depend. `dealt` says that
-    the rows are a deck: draws for the plan's own mechanism and nothing else.
+    `rows_per_query` is how many rows an ordinary answer reads now. `board` has what a board has besides its rows.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set if
+    the answer is not by the plan's own. `so_far` returns what all questions have taken, on which rows and margins may
+    depend. `dealt` says that the rows are a deck: draws for the plan's own mechanism and nothing else.
     """
 
     guarantee: Guarantee
     schema: Schema
     rows_per_query: int
-    beside: Beside = Beside()
+    board: "BoardFiles"
+    explored: Callable[[], RowSource | None] = lambda: None
     mechanism: str | None = None
     so_far: Callable[[], Spent] = lambda: NOTHING_SPENT
     dealt: bool = False
@@ -239,7 +220,7 @@ class Context:
         """The guarantee, if it answers questions with values; refuses, in words, if it does not."""
         return self.guarantee.answering()
 
-    def standing(self, cost: Cost) -> Guarantee:
+    def certifying(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
         spent = self.so_far()
         return self.guarantee.at(spent.charge + cost.charge, spent.intervals, cost.intervals)
@@ -324,8 +305,8 @@ class Context:
         statistic, (low, high) = query.statistic, query.bounds
         if isinstance(statistic, GroupMean):
             return None
-        standing = self.standing(self.price(query, draws)[0]).answering()
-        known = _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+        certifying = self.certifying(self.price(query, draws)[0]).answering()
+        known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
         return scale * (high - low) * known
 
     def size(self, population: int | None) -> int:
@@ -352,9 +333,9 @@ class Context:
         (low, high), statistic = query.bounds, query.statistic
         if not isinstance(statistic, GroupMean):
             return ()
-        standing = self.standing(self.price(query, draws)[0]).answering()
+        certifying = self.certifying(self.price(query, draws)[0]).answering()
         shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
-        found = [(share, standing.group_margin(statistic, draws, share)) for share in shares]
+        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
         return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:

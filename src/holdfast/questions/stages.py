@@ -289,8 +289,8 @@ def _look(
         release = drawing.release(query, draws)
         pooled = _pooled(query, release, before, drawing.answering)
         shared = drawing.answering.level if level is None else level
-        standing = drawing.answering.at_level(shared * look_share(number))
-        (estimate,) = replace(drawing, guarantee=standing).certify(query, pooled)
+        certifying = drawing.answering.at_level(shared * look_share(number))
+        (estimate,) = replace(drawing, guarantee=certifying).certify(query, pooled)
         return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
 
     def after(result: Result, later: Context) -> Question | None:

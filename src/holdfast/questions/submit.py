@@ -1,29 +1,18 @@
-"""Whether a submission to a board is better than the best so far, and where its score lies.
-
-The predictions of the best submission are kept, so that an improvement can be compared with it row by row. They are
-stored beside the board's rows, readable by their owner alone, or in memory. Every submission is kept before it is
-committed, whatever its score is, so that the time it takes reveals nothing; those that are not the best are removed
-later. If the best is missing (another machine scored it), the comparison is left out, and nothing else changes.
-"""
+"""Whether a submission to a board is better than the best so far, and where its score lies."""
 
 import json
-import os
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from time import time
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.statistic import GridCell
-from holdfast.ledger import Answered, Cost, Ledger
+from holdfast.ledger import Answered, Cost
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
@@ -170,7 +159,7 @@ def submit(
     """
     ladder = context.guarantee
     if not isinstance(ladder, Ladder):
-        raise PlanConflict(
+        raise NotCovered(
             "This session is no board, so nothing can be submitted to it. Make one with holdfast.Board(labels).",
             guarantee=ladder.name,
         )
@@ -178,7 +167,7 @@ def submit(
     terms, metric = ladder.terms, metric_of(ladder)
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
-    ids, others, starts = context.beside.ids(terms.id), context.beside.others(terms.id), context.beside.starts()
+    ids, others, starts = context.board.ids(terms.id), context.board.others(terms.id), context.board.unit_starts
     order = None if starts is None else ids.arg_sort()  # rows are stored by unit
     sorted_ids = ids if order is None else ids[order]
     columns = metric.classes if metric.rule.probability else ()
@@ -186,7 +175,7 @@ def submit(
     _check_range(metric, matched.every)
     values = matched.values if order is None else matched.values[order.arg_sort()]
     submission = Submission(metric, values, terms.target or terms.id)
-    digest = matched.digest(context.beside.key())
+    digest = matched.digest(context.board.key())
 
     def run(drawing: Drawing) -> Result:
         if drawing.most_draws is not None:
@@ -194,7 +183,7 @@ def submit(
         released = drawing.release(submission, terms.rows)
         assert isinstance(released, GridCell)
         # In memory only: whether any of it may be told is decided in the commit.
-        best = context.beside.best(digest, values) if ladder.compares else None
+        best = context.board.best(digest, values) if ladder.compares else None
         if best is None:
             return {"cell": released.cell}
         apart = metric.apart(values, best.predictions)
@@ -291,84 +280,9 @@ def _check_range(metric: Metric, values: pl.DataFrame) -> None:
         raise InvalidArgument(f"predictions {rule_broken}. Nothing was scored or charged.", name="predictions")
 
 
-KEPT = ".best"  # the ending of the folder of predictions
-MOST_KEPT = 8  # submissions kept before those that are not the best are removed
-IN_FLIGHT = 3_600  # seconds: the longest time from keeping to committing
-
-
-class Best(NamedTuple):
-    """A submission that was the best when it was committed: its number, its cell in units of the metric, and itself."""
-
-    seq: int
-    cell: Interval
-    predictions: pl.DataFrame
-
-
-class BestKept:
-    """The submissions to one board that are kept. Safe to share between threads and processes."""
-
-    def __init__(self, ledger: Ledger, rows: Path | None) -> None:
-        self._ledger = ledger
-        self._folder = None if rows is None else rows.with_name(rows.name.removesuffix(".holdfast") + KEPT)
-        self._memory: dict[str, pl.DataFrame] = {}
-        self._lock = threading.Lock()
-        self._next, self._newest = 1, ("", 0, (0.0, 0.0))  # the next entry to read; digest, number and cell of the best
-
-    def exchange(self, digest: str, predictions: pl.DataFrame) -> Best | None:
-        """Keep a submission that is about to be committed; return the best among those committed by now."""
-        with self._lock:
-            self._keep(digest, predictions)
-            for entry in self._ledger.entries(self._next):
-                self._next = entry.seq + 1
-                if entry.answer.get("improved"):
-                    low, high = entry.answer["cell"]
-                    self._newest = json.loads(entry.key or "{}").get("submission", ""), entry.seq, (low, high)
-            best, seq, cell = self._newest
-            self._sweep({best, digest})
-            found = self._memory.get(best) if self._folder is None else _read(self._folder / f"{best}.parquet")
-        return None if not seq or found is None or found.shape != predictions.shape else Best(seq, cell, found)
-
-    def _keep(self, digest: str, predictions: pl.DataFrame) -> None:
-        if self._folder is None:
-            self._memory[digest] = predictions
-            return
-        with suppress(OSError):  # a full disk costs only the comparison
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            written = self._folder / f"{digest}.{os.getpid()}.{threading.get_ident()}"
-            with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                predictions.write_parquet(file, compression="uncompressed", statistics=False)
-            written.replace(self._folder / f"{digest}.parquet")
-
-    def _sweep(self, requested: set[str]) -> None:
-        """Remove submissions that are neither the best nor possibly about to be committed."""
-        if self._folder is None:
-            if len(self._memory) > MOST_KEPT:
-                committed = {digest for digest in self._memory if self._is_committed(digest)}
-                for digest in committed - requested:
-                    del self._memory[digest]
-            return
-        with suppress(OSError):
-            there = [path for path in self._folder.iterdir() if path.stem not in requested]
-            if len(there) <= MOST_KEPT:
-                return
-            for path in there:
-                if self._is_committed(path.stem) or time() - path.stat().st_mtime > IN_FLIGHT:
-                    path.unlink(missing_ok=True)
-
-    def _is_committed(self, digest: str) -> bool:
-        return self._ledger.find(identity_of(digest)) is not None
-
-
 def identity_of(digest: str) -> str:
     """Return the identity, in the ledger, of the submission with this digest."""
     return json.dumps({"submission": digest})
-
-
-def _read(path: Path) -> pl.DataFrame | None:
-    try:
-        return pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError):
-        return None
 
 
 SUBMIT = kind_of(submit, SubmitAnswer)

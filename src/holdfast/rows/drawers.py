@@ -44,16 +44,16 @@ class TableDraws:
 
     def __init__(self, rows: RowSource, plan: Plan, ledger: LedgerView) -> None:
         self._rows, self._ledger = rows, ledger
-        self._held = plan.terms.all_rows - plan.terms.rows
-        self._kept = rows if isinstance(rows, OnDisk) else None
+        self._kept = plan.terms.all_rows - plan.terms.rows
+        self._on_disk = rows if isinstance(rows, OnDisk) else None
 
     def join(self) -> None:
         """Refuse nothing: a table does not limit which ledgers draw from it."""
 
     def expect(self, costs: Sequence[Amounts]) -> None:
         """Refuse if the data are known to be damaged; reading them would refuse as well, but not for free."""
-        if self._kept is not None:
-            self._kept.require_sound()
+        if self._on_disk is not None:
+            self._on_disk.require_sound()
 
     def refuse(self, costs: Sequence[Amounts]) -> None:
         """Refuse nothing: rows that are drawn anew do not run out."""
@@ -64,14 +64,17 @@ class TableDraws:
 
     @cached_property
     def _drawers(self) -> tuple[RowSource, RowSource | None]:
-        if not self._held:
+        if not self._kept:
             return self._rows, None
-        parts = DividedRows(self._rows, self._ledger.key(DRAWERS), self._held)
+        parts = DividedRows(self._rows, self._ledger.key(DRAWERS), self._kept)
         return parts.asked, parts.kept
 
 
 class DividedRows:
-    """The first `kept` rows in the secret order of `key` are kept; the others are asked."""
+    """The first `kept` rows in the secret order of `key` are kept; the others are asked.
+
+    Every process finds the same rows again from the ledger's key, in a table of any size: nothing is stored.
+    """
 
     def __init__(self, rows: RowSource, key: bytes, kept: int) -> None:
         check_key(key)

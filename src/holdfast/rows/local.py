@@ -471,18 +471,6 @@ class LocalRows:
         return fingerprint_of(digests)
 
 
-def ids_of(source: object, column: str) -> pl.Series:
-    """Return the ids of the rows of a board, which must be on this machine."""
-    if not isinstance(source, LocalRows):
-        raise RowSourceError("A board's rows must be on this machine, in memory or in a folder.")
-    return source.ids(column)
-
-
-def unit_starts_of(source: object) -> Indices | None:
-    """Return where the units of a board begin among its rows, if it has units."""
-    return source.unit_starts if isinstance(source, LocalRows) else None
-
-
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 

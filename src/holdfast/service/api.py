@@ -55,10 +55,10 @@ _ERRORS = {
     401: "No token, or an unknown one",
     403: "Not allowed for this token",
     404: "No such dataset, column or entry",
-    409: "The budget or a quota cannot pay, or the plan forbids it",
+    409: "The budget or a quota cannot pay, or the request contradicts the plan",
     413: "Too large",
     415: "Not JSON",
-    422: "Not a valid question",
+    422: "Not a valid question, or none that the guarantee covers",
     429: "Too many requests",
     503: "The ledger or the data is unavailable",
 }
@@ -261,7 +261,7 @@ async def history(
     return await _look(request, name, look)
 
 
-@_get("/datasets/{name}/standings", 409)
+@_get("/datasets/{name}/standings")
 async def standings(request: Request, name: NameInPath) -> Response:
     """Return the submissions to a board: improvements, the best first, then those that were no better."""
 

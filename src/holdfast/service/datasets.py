@@ -14,10 +14,10 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, PlanConflict, RowSourceError, UnknownName
+from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, NotCovered, RowSourceError, UnknownName
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, VacuousPlan
-from holdfast.ledger import Head, Receipt, content_of
+from holdfast.ledger import Entry, Follower, Head, Receipt, content_of
 from holdfast.queries.node import identifier
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import Standings
@@ -60,18 +60,15 @@ class Usage:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._used: Counter[str | None] = Counter()
-        self._next = 1
-        self._lock = threading.Lock()
+        self._follower = Follower(session.ledger, self._add)
 
     def by_analyst(self) -> Counter[str | None]:
         """Return the answers used so far, by name."""
-        with self._lock:
-            for entry in self._session.ledger.entries(self._next):
-                terms, place = self._session.plan.terms, entry.place
-                answers = cost_in_answers(terms, place.charge, place.intervals, entry.cost)
-                self._used[entry.analyst] += max(LEAST, answers)
-                self._next = entry.seq + 1
-            return self._used.copy()
+        return self._follower.caught_up(self._used.copy)
+
+    def _add(self, entry: Entry) -> None:
+        answers = cost_in_answers(self._session.plan.terms, entry.place.charge, entry.place.intervals, entry.cost)
+        self._used[entry.analyst] += max(LEAST, answers)
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ def _answers(session: Session, kind: AnyKind) -> bool:
             entered = {one: text if isinstance(one.form, Text) else one.form.example for one in required}
             values = {one.name: one.form.parse(one.name, example) for one, example in entered.items()}
             session.prepare(values.pop(kind.subject.name), kind.name, **values)
-        except PlanConflict:
+        except NotCovered:
             return False
         except HoldfastError:
             continue

@@ -203,12 +203,12 @@ class Answering:
 
     def price_of(self, question: Question) -> Price:
         """Return what a question from `prepare` would cost."""
-        standing, cached = self.plan.now(), self.is_answered(question)
-        return Price.of(question, standing.plan.standing, self.ledger.spent, self.ledger.answered, cached=cached)
+        guarantee, cached = self.plan.now().context.guarantee, self.is_answered(question)
+        return Price.of(question, guarantee, self.ledger.spent, self.ledger.answered, cached=cached)
 
     def prices_of(self, questions: Sequence[Question]) -> Prices:
         """Return what questions from `prepare` would cost together."""
-        guarantee = self.plan.now().plan.standing
+        guarantee = self.plan.now().context.guarantee
         return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
 
     # -- answering ----------------------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ class Answering:
     def _check_terms(self, question: Question) -> None:
         if not self.plan.standing.recorded:
             self.plan.begin_for(question.cost)
-        terms, standing = question.terms, self.plan.standing.context.guarantee.terms
-        if terms is not None and terms is not standing and terms != standing:
+        terms, in_force = question.terms, self.plan.standing.context.guarantee.terms
+        if terms is not None and terms is not in_force and terms != in_force:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
 
     # -- find, reserve, draw, certify ---------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class Answering:
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
-        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
+        guarantee, order = context.certifying(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))

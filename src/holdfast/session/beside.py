@@ -13,14 +13,12 @@ from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import Seen
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.decks.deck import Deck
-from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
-SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # a board's rows for scores, and for confusion matrices
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # suffixes of the two parts of a split file
 
 
@@ -40,17 +38,6 @@ def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
     path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
     unit = rows.schema.unit
     return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
-
-
-def ids_beside(rows: RowSource) -> Callable[[str], pl.Series | None]:
-    """Return a function that reads the ids of a board's other part, or returns None if there is none."""
-    folder = rows.location
-    ends = {SEALED: CONFUSION, CONFUSION: SEALED}
-    own = next((end for end in ends if folder is not None and folder.name.endswith(end)), None)
-    if folder is None or own is None:
-        return lambda column: None
-    part = folder.with_name(folder.name.removesuffix(own) + ends[own])
-    return cache(lambda column: FolderRows(part).ids(column) if part.is_dir() else None)
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

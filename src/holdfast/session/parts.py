@@ -17,7 +17,7 @@ from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
 from holdfast.randomness import Randomness
 from holdfast.rows.disk.ingest import ingest
-from holdfast.rows.draws import Indices
+from holdfast.rows.draws import Indices, without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
@@ -87,8 +87,8 @@ def hold_back(
     names, unit = _names(id, rows), rows.schema.unit
     witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
     _refuse_used(rows, witnesses)
-    looked_at, kept = _split(rows, explore, Randomness(seed))
-    frame, held_frame = rows.frame(looked_at), rows.frame(kept).drop(names)
+    shown_rows, held_rows = _split(rows, explore, Randomness(seed))
+    frame, held_frame = rows.frame(shown_rows), rows.frame(held_rows).drop(names)
     _warn_of_names(frame.drop(names, *([] if unit is None else [unit])))
     never = [column.name for column in rows.schema if not column.nullable and column.name not in names]
     options = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger, "seed": seed, "analyst": analyst}
@@ -103,11 +103,8 @@ def hold_back(
     for path in (shown, folder):
         if path.exists():
             raise RowSourceError(f"{path} is there already: go on with it if these rows were split, or move it away.")
-    hidden = _write(frame, shown.with_name(f".{shown.name}"))
-    source = _write(held_frame, folder.with_suffix(".parquet"))
-    scan = FileScan(source, [source], Dialect())
-    held = ingest(scan, folder, progress=False, complete=never, unit=unit)
-    source.unlink()
+    hidden = write_private(frame, shown.with_name(f".{shown.name}"))
+    held = write_private_rows(held_frame, folder, never, unit)
     session = Session(held, **options)  # type: ignore[arg-type]
     session.answering.plan.begin()
     _remember(witnesses, session, f"{shown.name} and {folder.name}")
@@ -151,15 +148,9 @@ def _used(where: str) -> InvalidArgument:
 
 def _split(rows: LocalRows, explore: float, chance: Randomness) -> tuple[Indices, Indices]:
     """Return which rows are shown, in random order, and which are held, in their original order."""
-    n = len(rows)
-    count = round(n * explore)
-    if not 0 < count < n - 1:
-        raise InvalidArgument(
-            f"explore must leave a row to look at and two to hold back; {explore:g} of {n:,} rows does not.",
-            name="explore",
-        )
-    order = chance.generator().permutation(n)
-    return order[:count], np.sort(order[count:])
+    count = check.part_of(len(rows), (1, 2), "a row to look at and two to hold back", explore=explore)
+    shown = without_replacement(chance.generator(), len(rows), count)
+    return shown, np.delete(np.arange(len(rows)), shown)
 
 
 def _warn_of_names(frame: pl.DataFrame) -> None:
@@ -180,7 +171,19 @@ def part_paths(data: Path) -> tuple[Path, Path]:
     return data.with_name(name + EXPLORE), data.with_name(name + HELD)
 
 
-def _write(frame: pl.DataFrame, path: Path) -> Path:
+def write_private_rows(
+    frame: pl.DataFrame, folder: Path, complete: Collection[str], unit: str | None = None, name: str | None = None
+) -> LocalRows:
+    """Write rows to a folder that only its owner may read."""
+    source = write_private(frame, folder.with_suffix(".parquet"))
+    try:
+        scan = FileScan(source, [source], Dialect())
+        return ingest(scan, folder, name=name, progress=False, complete=complete, unit=unit)
+    finally:
+        source.unlink()
+
+
+def write_private(frame: pl.DataFrame, path: Path) -> Path:
     """Write a frame to a file that only its owner may read."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

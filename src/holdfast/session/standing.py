@@ -1,23 +1,19 @@
 """Which plan stands: the one that the ledger records, or, until it has begun, the one that the user's wishes make."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Ledger, Reach
+from holdfast.questions.board_files import BoardFiles
 from holdfast.questions.price import require_affordable
-from holdfast.questions.question import NOTHING_SPENT, Beside, Context
-from holdfast.questions.submit import BestKept
+from holdfast.questions.question import NOTHING_SPENT, Context
 from holdfast.randomness import Randomness
 from holdfast.rows.drawers import draws_under, plan_for
-from holdfast.rows.local import ids_of, unit_starts_of
 from holdfast.rows.source import Draws, RowSource
 from holdfast.schema import Schema
-from holdfast.session.beside import explored_beside, ids_beside
-
-NAMES = "names of submissions"  # the purpose for which the ledger derives their key
+from holdfast.session.beside import explored_beside
 
 
 @dataclass(frozen=True)
@@ -50,15 +46,7 @@ class StandingPlan:
     ) -> None:
         self._rows, self._schema, self._ledger = rows, schema, ledger
         self._request, self._randomness = request, randomness
-        self._explored = explored_beside(rows)
-        self._beside = Beside(
-            explored=lambda: self._explored(),
-            ids=partial(ids_of, rows),
-            others=ids_beside(rows),
-            starts=partial(unit_starts_of, rows),
-            key=partial(ledger.key, NAMES),
-            best=BestKept(ledger, rows.location).exchange,
-        )
+        self._board, self._explored = BoardFiles(rows, ledger), explored_beside(rows)
         # Only ever replaced as a whole: other threads read it at any time.
         self.standing = self._recorded() if ledger.begun else self._under(plan_for(rows, request), recorded=False)
 
@@ -125,7 +113,8 @@ class StandingPlan:
             guarantee,
             self._schema,
             guarantee.rows_at(0),
-            self._beside,
+            self._board,
+            lambda: self._explored(),  # as it is when a question asks: see `explore`
             so_far=lambda: NOTHING_SPENT if plan.terms.ends else ledger.spent,
             dealt=draws.dealt,
         )

@@ -12,7 +12,8 @@ import pytest
 import holdfast as hf
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.submission import Metric
-from holdfast.questions.submit import MOST_KEPT, NOT_COMPARED
+from holdfast.questions.board_files import MOST_STORED
+from holdfast.questions.submit import NOT_COMPARED
 
 N = 4_000
 IDS = list(range(N))
@@ -137,10 +138,10 @@ def test_the_best_is_kept_for_its_owner_alone_and_found_by_the_next_process(tmp_
     forget_all()
     with hf.Board(place) as board:
         assert board.submit(table(2_400)).ahead is not None
-        for right in range(3 * MOST_KEPT):
+        for right in range(3 * MOST_STORED):
             board.submit(table(right))
         kept = list((tmp_path / "labels.board.best").iterdir())
-        assert len(kept) <= MOST_KEPT + 2
+        assert len(kept) <= MOST_STORED + 2
         assert all(path.stat().st_mode & 0o077 == 0 for path in (*kept, tmp_path / "labels.board.best"))
         assert board.submit(table(2_500)).ahead is not None  # the best is still there
         board.verify()
@@ -163,7 +164,7 @@ def test_without_what_was_kept_everything_else_is_told(tmp_path: Path) -> None:
 
 def test_in_memory_the_same_is_kept() -> None:
     with sealed() as board:
-        for right in (2_000, *range(3 * MOST_KEPT), 2_400):
+        for right in (2_000, *range(3 * MOST_STORED), 2_400):
             answer = board.submit(table(right))
         assert answer.ahead is not None
         assert answer.of == 1

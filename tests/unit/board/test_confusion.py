@@ -83,14 +83,14 @@ def test_the_parts_share_no_row_and_both_take_predictions_for_all(tmp_path: Path
 def test_only_the_rows_of_a_board_that_answer_tell_it(tmp_path: Path) -> None:
     """Any other table would name its ids in refusals."""
     with hf.Session({"id": IDS[:5_000], "label": LABELS[:5_000]}, queries=50, seed=1) as session:
-        with pytest.raises(hf.PlanConflict, match="not the rows of a board that answer") as refused:
+        with pytest.raises(hf.NotCovered, match="not the rows of a board that answer") as refused:
             session.confusion({"id": ["x"], "prediction": [True]})
         assert "q0" not in str(refused.value)
-    with made(tmp_path) as board, pytest.raises(hf.PlanConflict, match="not the rows of a board"):
+    with made(tmp_path) as board, pytest.raises(hf.NotCovered, match="not the rows of a board"):
         board.session.ask(predictions(), "confusion")
     forget_all()
     board = hf.Board({"id": [1, 2], "label": ["a", "b"]})
-    with board, pytest.raises(hf.PlanConflict, match="without rows for confusion"):
+    with board, pytest.raises(hf.NotCovered, match="without rows for confusion"):
         board.confusion({"id": [1, 2], "prediction": ["a", "b"]}, positive_label="a")
 
 

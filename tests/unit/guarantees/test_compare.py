@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.plan import PACES, Reading, paced, readings
-from holdfast.guarantees.terms import Goal
+from holdfast.guarantees.plan import PACES, paced, readings
+from holdfast.guarantees.terms import Goal, Reading
 from holdfast.session.planning import plan
 
 ENDLESS = [  # rows, question, margin: within one per cent, or narrower

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered, PlanConflict
 from holdfast.guarantees import posterior, read
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange
@@ -194,7 +194,7 @@ def test_single_flips_and_noise_are_refused():
     standing = planned("exchange", "coins").standing
     with pytest.raises(InvalidArgument, match="mostly noise"):
         standing.supports(OutcomeShares(10**6))
-    with pytest.raises(PlanConflict, match="says nothing about NoisyMeans"):
+    with pytest.raises(NotCovered, match="says nothing about NoisyMeans"):
         standing.share(expected_release(planned("dp", "laplace").standing, Share().statistic, 0.3), 0)
 
 

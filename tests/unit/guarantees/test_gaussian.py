@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import holdfast as hf
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees import read
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.statistic import NoisyMeans
@@ -106,12 +106,12 @@ def test_an_interval_is_the_noise_widened_and_inside_the_margin():
 
 def test_other_releases_and_fits_are_refused():
     standing = planned("gaussian", "gaussian").standing
-    with pytest.raises(PlanConflict, match="says nothing about Tally"):
+    with pytest.raises(NotCovered, match="says nothing about Tally"):
         standing.share(expected_release(planned("exchange", "coins").standing, Share().statistic, 0.3), 0)
     data = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
     with hf.Session(data, queries=10, mechanism="gaussian", seed=1) as session:
         loss = hf.losses.Squared({"x": (0, 1)}, "y", target_within=(0, 1))
-        with pytest.raises(PlanConflict, match=r"\(gaussian\) cannot give. Open one with guarantee='exchange'"):
+        with pytest.raises(NotCovered, match=r"\(gaussian\) cannot give. Open one with guarantee='exchange'"):
             session.minimize(loss, radius=1)
         with pytest.raises(InvalidArgument, match="every answer reads the same number of rows"):
             session.mean("x > 0.5", rows_per_query=10)
@@ -146,9 +146,9 @@ def test_its_interval_is_the_noise_widened_by_the_step_of_coins():
     step = {"J": coins.terms.j_at(0), "identical": False}
     assert (low, high) == pytest.approx((exchange.lo(0.3 - radius, **step), exchange.hi(0.3 + radius, **step)))
     assert max(high - 0.3, 0.3 - low) <= scans.margin(each)
-    with pytest.raises(PlanConflict, match="says nothing about Tally"):
+    with pytest.raises(NotCovered, match="says nothing about Tally"):
         scans.share(expected_release(coins, Share().statistic, 0.3), 0)
-    with pytest.raises(PlanConflict, match="says nothing about NoisyMeans"):
+    with pytest.raises(NotCovered, match="says nothing about NoisyMeans"):
         coins.share(release, 0)
 
 
@@ -173,7 +173,7 @@ def test_coins_and_scans_share_one_budget():
         spent = session.ledger.spent
         with pytest.raises(InvalidArgument, match=r"with gaussian an answer reads all rows\. Give margin"):
             session.mean("x > 0.2", mechanism="gaussian", rows_per_query=100)
-        with pytest.raises(PlanConflict, match="does not cover single answers by 'laplace'; leave mechanism out"):
+        with pytest.raises(NotCovered, match="does not cover single answers by 'laplace'; leave mechanism out"):
             session.mean("x > 0.2", mechanism="laplace")
         with pytest.raises(InvalidArgument, match="mechanism must be one of"):
             session.mean("x > 0.2", mechanism="scan")
@@ -185,6 +185,6 @@ def test_other_sessions_refuse_another_mechanism(guarantee):
     mechanism = {"gaussian": "coins"}.get(guarantee, "gaussian")
     with (
         hf.Session({"x": np.linspace(0, 1, 2_000)}, queries=5, guarantee=guarantee, seed=1) as session,
-        pytest.raises(PlanConflict, match="Sessions under the exchange guarantee take both"),
+        pytest.raises(NotCovered, match="Sessions under the exchange guarantee take both"),
     ):
         session.mean("x > 0.5", mechanism=mechanism)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered, PlanConflict
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, full_scan_margin, ratio
 from holdfast.guarantees.plan import Plan
@@ -77,7 +77,7 @@ def test_a_release_of_another_kind_is_never_certified(standing):
         """What no theorem is about."""
 
     for certify in (lambda release: standing.share(release, 0), standing.group):
-        with pytest.raises(PlanConflict, match="says nothing about Rumor"):
+        with pytest.raises(NotCovered, match="says nothing about Rumor"):
             certify(Rumor((0.5,), 10))
 
 
@@ -85,7 +85,7 @@ def test_single_flips_are_answered_by_coins_that_were_planned_for_them(standing)
     if (standing.name, standing.terms.mechanism) in (("information", "coins"), ("paper", "coins")):
         standing.supports(SingleFlips())
         return
-    with pytest.raises(PlanConflict, match="single flips"):
+    with pytest.raises(NotCovered, match="single flips"):
         standing.supports(SingleFlips())
 
 
@@ -246,7 +246,7 @@ def test_a_whole_number_is_a_float_in_json():
 
 def test_a_mechanism_that_is_not_installed_draws_nothing(standing):
     other = Plan.from_dict(recorded(standing) | {"mechanism": "dice"}).standing
-    with pytest.raises(PlanConflict, match="the mechanism 'dice', which is not installed"):
+    with pytest.raises(NotCovered, match="the mechanism 'dice', which is not installed"):
         Drawing(None, None, other).release(Share(), 10)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.errors import BudgetExhausted, PlanConflict
+from holdfast.errors import BudgetExhausted, NotCovered
 from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.statistic import GroupMean, NoisyMeans, OneShare, Tally
@@ -30,7 +30,7 @@ def test_flips_alone_have_no_interval_of_their_average():
 def test_averaged_coins_answer_shares_and_means_only():
     standing = planned("paper", "coins").standing
     standing.supports(OneShare())
-    with pytest.raises(PlanConflict, match="shares and means only"):
+    with pytest.raises(NotCovered, match="shares and means only"):
         standing.supports(GroupMean())
 
 
@@ -38,7 +38,7 @@ def test_noise_has_no_coins_but_among_coins_noise_costs_as_many():
     coins = planned("paper", "coins").standing
     assert cost.private_cost(coins.epsilon_for(10), n=coins.terms.rows) == pytest.approx(10)
     assert set(coins.fits.mechanisms) == {"coins", "laplace"}
-    with pytest.raises(PlanConflict, match="coins"):
+    with pytest.raises(NotCovered, match="coins"):
         _ = planned("paper", "laplace").standing.coin_mass
 
 
@@ -63,7 +63,7 @@ def test_accuracy_in_expectation_takes_fewer_rows_and_gives_no_intervals():
     assert "on average over sessions" in planned_for.sentence
     assert planned_for.standing.share(NoisyMeans((0.5,), 10, (0.5,), 0.1, 0.0), 0) == EVERYTHING
     assert planned_for.standing.fits.mechanisms == ()
-    with pytest.raises(PlanConflict, match="groups"):
+    with pytest.raises(NotCovered, match="groups"):
         planned_for.standing.supports(GroupMean())
 
 

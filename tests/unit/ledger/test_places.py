@@ -24,7 +24,7 @@ from holdfast.ledger import places as places_module
 from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.database import Database
 from holdfast.ledger.drawn import Drawn
-from holdfast.ledger.places import Held, Stock
+from holdfast.ledger.places import ProcessStock, Stock
 from holdfast.ledger.store import APART, Place, Reach, Transaction
 from holdfast.session.session import Session
 
@@ -190,18 +190,18 @@ def fork(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
     fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, in_flight = Held(), InFlight()
-    held.put(STOCK, os.getpid())
-    held.begun(Place(1, 500, 0), ONE, 0)
+    own, in_flight = ProcessStock(), InFlight()
+    own.put(STOCK, os.getpid())
+    own.begun(Place(1, 500, 0), ONE, 0)
     parents_turn = in_flight.begin("key", lambda: None)
     fork()
     with monkeypatch.context() as patched:
         patched.setattr(places_module, "deque", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            held.take(ONE, FAR)
-    assert held.take(ONE, FAR) is None
-    assert not any(held.now)
-    assert held.begun(Place(1, 0, 0), ONE, 0).reached == 10
+            own.take(ONE, FAR)
+    assert own.take(ONE, FAR) is None
+    assert not any(own.now)
+    assert own.begun(Place(1, 0, 0), ONE, 0).reached == 10
     with monkeypatch.context() as patched:
         patched.setattr(InFlight, "_forget", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -216,24 +216,24 @@ def test_a_child_that_goes_on_where_its_parent_was_taking_a_place_has_none(
     """A signal handler forks between any two steps, and the child returns from it; it may have used the ledger."""
     parent = os.getpid()
     for uses_it in (False, True):
-        held = Held()
-        held.put(STOCK, parent)
+        own = ProcessStock()
+        own.put(STOCK, parent)
         cut = Stock.cut
 
         def forks(stock: Stock, cost: Cost, process: int) -> tuple[Place, Stock] | None:
             monkeypatch.setattr(Stock, "cut", cut)  # noqa: B023
             fork()
             if uses_it:  # noqa: B023
-                assert held.take(cost, FAR) is None  # noqa: B023
+                assert own.take(cost, FAR) is None  # noqa: B023
             return cut(stock, cost, process)  # noqa: B023
 
         monkeypatch.setattr(Stock, "cut", forks)
-        place = held.take(ONE, FAR)
+        place = own.take(ONE, FAR)
         assert place is not None
         assert Drawn(place, key=None, question={}, answer={}, cost=ONE, rows_read=1).is_forked
-        assert held.take(ONE, FAR) is None  # nor what its parent put back
-        held.put(STOCK, parent)
-        assert held.take(ONE, FAR) is None
+        assert own.take(ONE, FAR) is None  # nor what its parent put back
+        own.put(STOCK, parent)
+        assert own.take(ONE, FAR) is None
         monkeypatch.setattr(os, "getpid", lambda: parent)
 
 
@@ -241,15 +241,15 @@ def interrupt(*args: object, **named: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("kind", [Held, InFlight])
+@pytest.mark.parametrize("kind", [ProcessStock, InFlight])
 def test_threads_of_a_child_forget_once(
-    fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch, kind: type[Held] | type[InFlight]
+    fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch, kind: type[ProcessStock] | type[InFlight]
 ) -> None:
     """A thread that forgot again would hand a question out twice, or forget how far the first one has come."""
     shared, forgotten, ready = kind(), [], threading.Barrier(8)
     forget = kind._forget
 
-    def slowly(self: Held | InFlight) -> None:
+    def slowly(self: ProcessStock | InFlight) -> None:
         time.sleep(0.02)
         forget(self)  # type: ignore[arg-type]
         time.sleep(0.02)

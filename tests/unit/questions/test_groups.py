@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.queries.build import build_difference, build_groups, build_histogram
 from holdfast.queries.query import Query
 from holdfast.questions.answer import TOO_FEW, Estimate, Record
@@ -237,7 +237,7 @@ def test_slices_narrow_the_mean_of_a_number_with_few_large_values() -> None:
                 session.mean("d", within=(-60, 600), **options)
         with pytest.raises(InvalidArgument, match="slices are for the mean of a number"):
             session.mean("b", slices=[0.5])
-    with Session(delays(2_000), queries=20, guarantee="split") as session, pytest.raises(PlanConflict, match="slices"):
+    with Session(delays(2_000), queries=20, guarantee="split") as session, pytest.raises(NotCovered, match="slices"):
         session.mean("d", within=(-60, 600), slices=[0])
 
 

@@ -194,7 +194,7 @@ def test_splitting_cannot_descend(rows):
     """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
     few = hf.Session(rows, queries=3, end=True, identical=True, seed=1)
     assert few.plan.guarantee == "split"
-    with pytest.raises(hf.PlanConflict, match="guarantee='exchange'"):
+    with pytest.raises(hf.NotCovered, match="guarantee='exchange'"):
         few.minimize(logistic(), radius=1)
     assert rows.rows_read == 0
     assert session(rows, queries=3, guarantee="exchange").minimize(logistic(), radius=1, iterations=3).point

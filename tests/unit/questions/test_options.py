@@ -1,6 +1,7 @@
 """One signature for every surface: options read from JSON, a command line or a form ask the same question."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from holdfast.guarantees.ladder import Ladder
 from holdfast.ledger import Answered
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS
+from holdfast.questions.board_files import BoardFiles
 from holdfast.questions.options import (
     BoxForm,
     Categories,
@@ -30,7 +32,7 @@ from holdfast.questions.options import (
     options_of,
     plain,
 )
-from holdfast.questions.question import Beside, Context
+from holdfast.questions.question import Context
 from holdfast.schema import Column, Schema, Type
 from holdfast.session.planning import plan
 
@@ -39,8 +41,28 @@ SCHEMA = Schema(tuple(Column(name, kind, False) for name, kind in COLUMNS))
 LOSS = hf.losses.Logistic({"x": (0, 1)}, "b")
 
 
-def context_of(guarantee: Guarantee, schema: Schema, **beside: Any) -> Context:
-    return Context(guarantee, schema, guarantee.rows_at(0), Beside(**beside))
+class Ids(BoardFiles):
+    """A board of which only the ids are known."""
+
+    def __init__(self, ids: Sequence[int], others: Sequence[int]) -> None:
+        self._known, self._elsewhere = ids, others
+
+    def ids(self, column: str) -> pl.Series:
+        return pl.Series(column, self._known)
+
+    def others(self, column: str) -> pl.Series:
+        return pl.Series(column, self._elsewhere)
+
+    @property
+    def unit_starts(self) -> None:
+        return None
+
+    def key(self) -> bytes:
+        return b""
+
+
+def context_of(guarantee: Guarantee, schema: Schema, ids: Sequence[int] = (), others: Sequence[int] = ()) -> Context:
+    return Context(guarantee, schema, guarantee.rows_at(0), Ids(ids, others))
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +123,10 @@ SEALED = Schema((Column("id", Type.INT, False), Column("label", Type.STRING, Fal
 ANSWERING = context_of(
     plan(rows=10**6, queries=100).standing,
     SEALED,
-    ids=lambda column: pl.Series(column, [1, 2]),
-    others=lambda column: pl.Series(column, [3]),
+    ids=[1, 2],
+    others=[3],
 )
-BOARD = context_of(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
+BOARD = context_of(LADDER, SCHEMA, ids=[1, 2, 3])
 
 
 CONTEXTS = {"check": CHECKING, "submit": BOARD, "units": UNITS, "confusion": ANSWERING}

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from counting_rows import CountingRows
-from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, InvalidQuery, PlanConflict, PlanInfeasible
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, InvalidQuery, NotCovered, PlanInfeasible
 from holdfast.ledger import Spent
 from holdfast.questions.question import LONGEST_QUESTION
 from holdfast.rows.memory import memory_rows
@@ -190,12 +190,12 @@ def test_a_dry_run_of_what_could_never_be_asked_is_refused(data: dict[str, Any])
 
 
 def test_plans_that_do_not_cover_a_kind_say_so(data: dict[str, Any]) -> None:
-    with Session(data, seed=1, queries=20, guarantee="posterior") as session, pytest.raises(PlanConflict):
+    with Session(data, seed=1, queries=20, guarantee="posterior") as session, pytest.raises(NotCovered):
         session.flip("b")
     with Session(data, seed=1, queries=20, guarantee="split") as session:
         with pytest.raises(InvalidArgument, match="the same number of rows"):
             session.mean("b", margin=0.1)
-        with pytest.raises(PlanConflict):
+        with pytest.raises(NotCovered):
             session.flips("b", 3)
 
 

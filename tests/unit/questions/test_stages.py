@@ -210,9 +210,9 @@ def test_a_price_that_imagines_something_else_is_caught(wrong: str, monkeypatch:
     elif wrong == "no noise":
         monkeypatch.setattr(Imagined, "release", without_noise)
     else:
-        standing = Context.standing
+        certifying = Context.certifying
         monkeypatch.setattr(
-            Context, "standing", lambda self, cost: standing(self, Cost(9 * cost.charge, 9 * cost.intervals))
+            Context, "certifying", lambda self, cost: certifying(self, Cost(9 * cost.charge, 9 * cost.intervals))
         )
     pairs = list(said_and_found("std", {"within": (-5, 5)}, monkeypatch, None))
     assert any(said != found for said, found in pairs)

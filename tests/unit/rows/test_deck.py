@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.errors import BudgetExhausted, InvalidArgument, NotCovered, PlanConflict, RowSourceError
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.build import build_mean
 from holdfast.rows import fingerprint as content_
@@ -236,7 +236,7 @@ def test_what_a_deck_cannot_answer_is_refused_for_free(deck: Deck) -> None:
         spent = session.ledger.spent
         with pytest.raises(InvalidArgument, match="mechanism must be left out for a deck"):
             session.mean("id < 1", mechanism="gaussian")
-        with pytest.raises(PlanConflict, match="A check needs rows that answer nothing else"):
+        with pytest.raises(NotCovered, match="A check needs rows that answer nothing else"):
             session.check("id < 1", guess=0.0)
         assert session.ledger.spent == spent
 

@@ -279,7 +279,7 @@ def test_who_would_get_a_place_behind_the_last_card_is_refused_for_free(
     with hf.Session(deck.location, queries={"mean": 2_000, "flip": 3_000}, rows_per_query=1) as session:
         for i in range(40):
             session.mean(f"id > {i}")
-        ahead = session.ledger._held.total[0]
+        ahead = session.ledger._stock.total[0]
         assert ahead > 3
         monkeypatch.setattr(ledgers, "_shared", {})  # as another process would have it
         with hf.Session(deck.location) as other:

@@ -1,7 +1,7 @@
 """Two drawers: rows that answer and rows that check share a ledger, and no row."""
 
 from dataclasses import replace
-from math import log
+from math import ceil, log
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
+from holdfast.errors import BudgetExhausted, InvalidArgument, NotCovered, PlanConflict
 from holdfast.guarantees import drawers as guarantee_of_drawers
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
@@ -240,7 +240,7 @@ def test_what_cannot_be_counted_is_refused_before_it_is_taken(session: hf.Sessio
 def test_a_session_without_the_drawer_does_not_check() -> None:
     with (
         hf.Session(data(), seed=1) as session,
-        pytest.raises(PlanConflict, match=r"rows that answer nothing else.*checks=0\.2"),
+        pytest.raises(NotCovered, match=r"rows that answer nothing else.*checks=0\.2"),
     ):
         session.check("yes", 0.3, 0.1)
 
@@ -272,6 +272,14 @@ def test_a_ledger_keeps_its_drawers(tmp_path: Path) -> None:
         hf.Session(path, checks=0.1)
     with pytest.raises(PlanConflict, match="guarantee checks, not drawers"):
         hf.Session(path, guarantee="checks")
+
+
+def test_the_sentence_says_how_many_questions_are_planned() -> None:
+    planned, endless = (hf.plan(rows=100_000, checks=0.2, queries=queries) for queries in (500, None))
+    margin = ceil(1e4 * planned.margin) / 1e4
+    assert f"answer 500 questions, each chosen after seeing the earlier answers: within ±{margin}" in planned.sentence
+    assert "and more questions with wider margins; 20,000 other rows check guesses" in planned.sentence
+    assert "80,000 rows answer questions without end" in endless.sentence
 
 
 def test_checks_are_planned_for_their_part_of_the_failure_probability(session: hf.Session) -> None:

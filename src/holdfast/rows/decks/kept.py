@@ -36,8 +36,8 @@ _PIECE = 1 << 18  # rows or units decided at once; a different value would selec
 class Division:
     """A uniformly random set of rows, or units, which only check guesses; no card is dealt from them.
 
-    For every piece of the table, a hypergeometric number is drawn, and that many of the piece are kept:
-    `docs/proofs/decks.md`.
+    For every piece of the table, a hypergeometric number is drawn, and that many of the piece are kept, so that one
+    pass over a stream is enough: `docs/proofs/decks.md`.
 
     Parameters
     ----------
