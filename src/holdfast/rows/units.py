@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.batches import cut, mean_bytes
 from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest
@@ -246,7 +247,7 @@ class Grouping:
         """Yield all rows of `batches`, grouped by unit; `rows` is their number if it is known."""
         taken = (self._taken(batch) for batch in batches if batch.height)
         for together in self._together(taken, rows, 0):
-            yield from map(self._named, together.iter_slices(BATCH))
+            yield from map(self._named, cut(together, BATCH))
 
     def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Hash a batch; return it with numbers in place of categories, except in the unit column."""
@@ -281,7 +282,7 @@ class Grouping:
         if first is None:
             return
         batches = chain([first], batches)
-        per_row = max(1.0, first.estimated_size() / first.height)
+        per_row = max(1.0, mean_bytes(first))
         partitions = PARTITIONS if rows is None else min(MOST_PARTITIONS, ceil(rows * per_row / PARTITION_BYTES))
         if partitions <= 1:
             yield self._sorted(pl.concat(list(batches)))

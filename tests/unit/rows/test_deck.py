@@ -17,6 +17,7 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.build import build_mean
 from holdfast.rows import fingerprint as content_
+from holdfast.rows.columns import PackedText
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing
 from holdfast.rows.decks.deal import deal
@@ -133,6 +134,11 @@ def put_in_order(runs: Runs, first: int, last: int) -> pl.DataFrame:
     for _, parts, _ in runs.ordered(b"s" * 32, lambda count: None, first, last):
         series = []
         for name, part in zip(runs.coder.columns, parts, strict=True):
+            if isinstance(part.values, content_.Joined):
+                starts = np.concatenate([[0], np.cumsum(part.values.lengths, dtype=np.int64)])
+                packed = PackedText(starts, np.frombuffer(part.values.data, np.uint8), part.valid)
+                series.append(packed.part(name, 0, starts.size - 1))
+                continue
             texts = name in runs.coder.texts
             series.append((runs._as_texts(name, part) if texts else pl.Series(part.values)).alias(name))
         found.append(pl.DataFrame(series))

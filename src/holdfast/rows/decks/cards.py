@@ -35,6 +35,7 @@ from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query, Values
 from holdfast.randomness import keyed_generator
+from holdfast.rows.batches import mean_bytes
 from holdfast.rows.columns import Storage
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.fingerprint import Content
@@ -48,7 +49,8 @@ RESERVED = "__holdfast_"  # prefix of the columns that holdfast adds to those of
 PLACE = f"{RESERVED}place"
 ROW = f"{RESERVED}row"  # which row, or unit, a card is a copy of
 PLACES = 1 << 63
-CHUNK = 1 << 18  # rows; a retry must cut the same chunks, so this is not a setting
+CHUNK = 1 << 18  # rows
+CHUNK_BYTES = 8 << 20  # of a chunk, or of its cards; several chunks are in memory at once
 _MOST_AT_ONCE = 1 << 19  # expected cards of a chunk, at most
 MOST_RANGES = 1 << 16
 _ENOUGH = 10.0  # standard deviations: fewer cards than requested come up less than once in 10^22 decks
@@ -57,6 +59,17 @@ _ENOUGH = 10.0  # standard deviations: fewer cards than requested come up less t
 def rate_for(cards: int, rows: int) -> float:
     """Return a rate at which at least `cards` cards come up."""
     return (cards + _ENOUGH * sqrt(cards) + _ENOUGH**2) / rows
+
+
+def chunk_for(sample: pl.DataFrame, rate: float) -> int:
+    """Return how many rows like these are dealt at once, at most: the longer the texts, the fewer rows.
+
+    >>> chunk_for(pl.DataFrame({"x": [1.5]}), rate=1.0) == CHUNK
+    True
+    >>> chunk_for(pl.DataFrame({"text": ["x" * 2_032]}), rate=2.0) == CHUNK_BYTES // 4_096
+    True
+    """
+    return max(1, min(CHUNK, int(CHUNK_BYTES / max(1.0, mean_bytes(sample) * max(1.0, rate)))))
 
 
 def width_of(ranges: int) -> int:
@@ -94,20 +107,23 @@ class Chance:
         The key of the partition.
     rate
         Expected copies of a row.
+    most
+        How many rows are dealt at once, at most; a retry must have the same number, so that it cuts the same chunks.
     """
 
     key: bytes
     rate: float
+    most: int = CHUNK
 
     @classmethod
-    def of(cls, secret: bytes, deck: str, partition: str, rate: float) -> "Chance":
+    def of(cls, secret: bytes, deck: str, partition: str, rate: float, most: int = CHUNK) -> "Chance":
         """Return the randomness of a partition of a deck."""
-        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate)
+        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate, most)
 
     @property
     def chunk(self) -> int:
-        """How many rows are dealt at once: a function of the rate alone, so that a retry cuts the same chunks."""
-        return max(1, min(CHUNK, int(_MOST_AT_ONCE / self.rate)))
+        """How many rows are dealt at once."""
+        return max(1, min(self.most, int(_MOST_AT_ONCE / self.rate)))
 
     def placed(self, number: int, height: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Draw the cards of a chunk of `height` rows: rows and places."""

@@ -25,7 +25,7 @@ import polars as pl
 from holdfast.errors import RowSourceError
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.disk.array_files import Incomplete
-from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.disk.column_writer import DICTIONARY_BYTES, ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
@@ -35,6 +35,7 @@ from holdfast.rows.units import Grouping, lengths_of
 # Distinct texts that a dictionary may hold. During ingestion all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
+_DICTIONARY_BYTES_IN_ALL = 96 << 20
 _KEPT = "What was done so far is kept: the same call resumes there, if the table is still the same."
 _DROPPED = (
     "What was done so far is not kept: a stream, a database, an engine or rows grouped by unit cannot be resumed, so"
@@ -272,8 +273,9 @@ def _columns(
     """
     texts = sum(storage is TEXT for storage in storages.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
+    size = min(DICTIONARY_BYTES, _DICTIONARY_BYTES_IN_ALL // max(1, texts))
     return [
-        TextFiles(partial, position, name, storage, distinct, over=over, hashed=hashed)
+        TextFiles(partial, position, name, storage, distinct, most_bytes=size, over=over, hashed=hashed)
         if storage is TEXT
         else NumberFiles(partial, position, name, storage, over=over)
         for position, (name, storage) in enumerate(storages.items())
