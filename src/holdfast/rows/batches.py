@@ -45,8 +45,10 @@ def gathered(batches: Iterable[pl.DataFrame], rows: int, size: int | None = None
     waiting: list[pl.DataFrame] = []
     height, held, size = 0, 0, BATCH_BYTES if size is None else size
     for batch in batches:
-        for part in cut(batch, rows, size):
-            more = int(row_bytes(part).sum())
+        whole = all_bytes(batch)
+        fits = batch.height <= rows and whole <= size
+        for part in [batch] if fits and batch.height else cut(batch, rows, size):
+            more = whole if fits else all_bytes(part)
             if waiting and (height + part.height > rows or held + more > size):
                 yield pl.concat(waiting)
                 waiting, height, held = [], 0, 0
@@ -65,9 +67,15 @@ def row_bytes(batch: pl.DataFrame) -> NDArray[np.int64]:
     return found
 
 
+def all_bytes(batch: pl.DataFrame) -> int:
+    """Return how many bytes the values of all rows have."""
+    texts = (series.alias("").cast(pl.String).str.len_bytes().sum() for series in batch if _is_text(series.dtype))
+    return sum(map(_width, batch.dtypes)) * batch.height + sum(map(int, texts))
+
+
 def mean_bytes(batch: pl.DataFrame) -> float:
     """Return how many bytes the values of a row have on average; 0 if there are no rows."""
-    return float(row_bytes(batch).sum()) / max(1, batch.height)
+    return all_bytes(batch) / max(1, batch.height)
 
 
 def has_texts(types: Iterable[pl.DataType]) -> bool:

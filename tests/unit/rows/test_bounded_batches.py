@@ -19,6 +19,7 @@ from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans import row_groups, scan
 from holdfast.rows.scans.files import Dialect, scan_path
+from holdfast.rows.scans.header import may_have_large_row_groups
 from holdfast.rows.scans.scan import Scan, scan_stream
 
 ROWS, SIZE = 3_000, 20_000
@@ -194,3 +195,17 @@ def test_the_limits_of_rows_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found is not None
     found.open()
     assert {batch.height for batch in found.batches()} == {5}
+
+
+@pytest.mark.parametrize("rows", [10, 100, ROWS])
+def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int) -> None:
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    FRAME.write_parquet(path, row_group_size=rows)
+    about = pq.ParquetFile(path).metadata
+    largest = max(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    assert may_have_large_row_groups(path, largest - 1)
+    long = about.serialized_size > 1 << 15
+    assert may_have_large_row_groups(path, largest) == long
+    assert long == (rows == 10)

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.rows import batches
+from holdfast.rows.scans.header import may_have_large_row_groups
 
 LARGE = 16 << 20  # bytes of a row group, uncompressed
 _MOST_AT_ONCE = 1 << 14  # rows
@@ -37,6 +38,8 @@ class RowGroups:
 
         It can if their row groups are small, and must if PyArrow is not installed or sees columns of other types.
         """
+        if not any(may_have_large_row_groups(path, LARGE) for path in paths):
+            return None
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq

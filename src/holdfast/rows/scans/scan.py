@@ -19,7 +19,7 @@ from holdfast.rows.columns import Storage, can_store, storage_of, warn_of_zones
 from holdfast.schema import Type
 
 BATCH = 1 << 18  # rows per batch, at most; bytes are limited, too: see `batches`
-_FEW = 1 << 12  # rows that Polars hands over at once if there are texts, which may be long
+_FEW = 1 << 13  # rows that Polars hands over at once if there are texts, which may be long
 # Errors of the reader. Their text may quote values, so it is never passed on.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError)
 
