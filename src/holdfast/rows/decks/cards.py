@@ -301,7 +301,7 @@ class Hand:
     """The cards of one question: a row source that uses the next cards for every draw."""
 
     def __init__(self, deck: "Deck", numbers: range) -> None:
-        self._deck, self._left = deck, numbers
+        self._deck, self._next_card, self._end = deck, numbers.start, numbers.stop
 
     @property
     def name(self) -> str:
@@ -331,11 +331,13 @@ class Hand:
         """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
-        tallies = [
-            cards.tallied(query, rows, first, draws, mass, rng)
-            for cards, rows, first in self._take(query, query.parts * draws)
-        ]
-        return tallies[0] if len(tallies) == 1 else np.sum(tallies, axis=0)
+        blocks = self._take(query, query.parts * draws)
+        if len(blocks) == 1:  # nearly always
+            cards, rows, first = blocks[0]
+            return cards.tallied(query, rows, first, draws, mass, rng)
+        counts = [cards.tallied(query, rows, first, draws, mass, rng) for cards, rows, first in blocks]
+        total: NDArray[np.int64] = np.sum(counts, axis=0)
+        return total
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
@@ -378,17 +380,18 @@ class Hand:
         """Return cards in blocks, each with the draw number of its first card; they are used up, even on an error."""
         blocks, first = [], 0
         for cards, rows in self._next(count):
-            size = cards.block(query)
-            for start in range(rows.start, rows.stop, size):
-                stop = min(start + size, rows.stop)
+            size, start, end = cards.block(query), rows.start, rows.stop
+            while start < end:
+                stop = min(start + size, end)
                 blocks.append((cards, slice(start, stop), first))
-                first += stop - start
+                start, first = stop, first + stop - start
         return blocks
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
         """Return the next cards; refuse a question that draws more than it reserved."""
-        more = count - len(self._left)
-        if more > 0:
+        start, stop = self._next_card, self._next_card + count
+        if stop > self._end:
+            more = stop - self._end
             raise InvalidArgument(f"A question draws {more:,} cards more than were reserved for it.", name="draws")
-        taken, self._left = self._left[:count], self._left[count:]
-        return self._deck.find(taken)
+        self._next_card = stop
+        return self._deck.find(start, stop)
