@@ -35,7 +35,7 @@ from holdfast.rows.decks.placing import Behind, Memory, Placing, ahead, incomple
 from holdfast.rows.fingerprint import Coder, Content, Joined, Part, validity
 
 BLOCK_BYTES = 40 << 20  # bytes of cards in a block; several blocks are in memory at once
-MOST, LEAST = 1 << 20, 1 << 8  # cards in a block
+MOST, LEAST = 1 << 20, 1 << 6  # cards in a block
 _COPIES = 6  # times texts are in memory while a block is put in order and written
 _CACHED = 1 << 18  # cards whose numbers stay in the processor's cache while they are put in order
 _ENOUGH = 1 << 9  # ranges; with more, a run's part of each range gets small
