@@ -48,6 +48,25 @@ def act(path):
     open_rows(path)
 """
 
+UNITS_READER = (
+    READER.replace("def act(path):\n    open_rows(path)", "")
+    + """
+from holdfast.rows import units
+
+units.PARTITION_BYTES, units.CHUNK_BYTES, units.MOST_BYTES = 100_000, 700_000, 400_000
+count_events((units._Spill, "write"), (Path, "write_text"))
+
+def act(path):
+    open_rows(path, unit="u")
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def unit_readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with Forks(UNITS_READER, tmp_path_factory.mktemp("said by unit")) as forks:
+        yield forks
+
 
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
@@ -63,6 +82,7 @@ def write_table(path: Path) -> str:
             "s": texts,
             "c": [None if i % 1_000 == 15 else texts[i][-1] for i in range(ROWS)],
             "i": [None if 15_000 <= i < 16_000 else i for i in range(ROWS)],
+            "u": [i % 3_001 if i % 2 else 7 for i in range(ROWS)],  # one of them is large
         }
     )
     frame.write_parquet(path, compression="uncompressed", statistics=False)  # so that others have the same size
@@ -158,6 +178,68 @@ def test_whoever_comes_next_goes_on_and_writes_the_same_files(readers: Forks, tm
     assert read[0] == ROWS
     assert read.count(ROWS) <= len(read) / 2
     assert min(read) == 0
+
+
+def test_rows_by_unit_go_on_once_all_are_read(unit_readers: Forks, tmp_path: Path) -> None:
+    """Killed everywhere, and more than once; the files are the same, and what was read is not read again."""
+    path, fingerprint, _ = prepare(tmp_path / "whole", renewal=False)
+    last = unit_readers.run(str(path)).events
+    whole, read = files_in(folder_of(path)), []
+    assert rows_read(path) == ROWS
+    for moment in range(2, last, max(1, last // 24)):
+        path, fingerprint, allowed = prepare(tmp_path / str(moment), renewal=False)
+        assert unit_readers.run(str(path), kill_before=moment).killed
+        whole_or_nothing(path, allowed)
+        unit_readers.run(str(path), kill_before=moment // 2)
+        rows_read(path)
+        again = unit_readers.run(str(path))
+        assert again.code == 0, again.error
+        read.append(rows_read(path))
+        assert files_in(folder_of(path)) == whole, moment
+        assert_recovers(path, fingerprint)
+    assert set(read) == {0, ROWS}
+    assert read[0] == ROWS
+    assert read.count(0) >= len(read) / 3
+
+
+@pytest.mark.parametrize("change", ["other rows", "cut", "turned", "removed", "note", "another unit", "no unit"])
+def test_rows_by_unit_that_changed_meanwhile_are_read_from_the_beginning(
+    unit_readers: Forks, readers: Forks, tmp_path: Path, change: str
+) -> None:
+    path, fingerprint, _ = prepare(tmp_path / "rows", renewal=False)
+    last = unit_readers.run(str(path), kill_before=NEVER).events
+    whole = files_in(folder_of(path))
+    path, fingerprint, _ = prepare(tmp_path / "again", renewal=False)
+    assert unit_readers.run(str(path), kill_before=last * 2 // 3).killed
+    rows_read(path)
+    chunk = partial_of(path) / "chunk.1"
+    assert chunk.exists()
+    if change == "other rows":
+        frame = pl.read_parquet(path).with_columns(pl.col("x").reverse())
+        frame.write_parquet(path, compression="uncompressed", statistics=False)
+        fingerprint = open_rows(frame).fingerprint
+    elif change == "cut":
+        os.truncate(chunk, 1_000)
+    elif change == "turned":
+        with chunk.open("r+b") as opened:
+            opened.seek(5_000)
+            opened.write(b"!")
+    elif change == "removed":
+        chunk.unlink()
+    elif change == "note":
+        (partial_of(path) / "begun.json").write_text("{")
+    if change == "another unit":
+        assert len(open_rows(path, unit="s")) == ROWS
+    elif change == "no unit":
+        again = readers.run(str(path))
+        assert again.code == 0, again.error
+        assert rows_read(path) == ROWS
+    else:
+        again = unit_readers.run(str(path))
+        assert again.code == 0, again.error
+        assert rows_read(path) == ROWS
+        assert (files_in(folder_of(path)) == whole) == (change != "other rows")
+    assert_recovers(path, fingerprint)
 
 
 @pytest.mark.parametrize("change", ["other rows", "other rows, same size and time", "cut", "turned", "removed", "note"])

@@ -9,6 +9,7 @@ draws          which rows are drawn; turning their values into outcomes, tossed 
 drawers        where the rows of a question come from: a table, a deck, rows that only check guesses
 units          rows that belong together: how they are grouped, and which row represents a unit
 columns        a column at rest: types and layouts
+batches        tables in pieces of so many rows and so many bytes
 scans          tables read batch by batch: files, streams, lakes, databases
 fingerprint    one hash for the content, wherever it is stored
 """

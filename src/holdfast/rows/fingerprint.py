@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,24 @@ from numpy.typing import NDArray
 from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.disk.array_files import BlockHashes, FileEntry
 from holdfast.rows.draws import mix
+
+
+class Joined(NamedTuple):
+    """Texts end to end, as UTF-8, and how many bytes each has; missing ones are empty."""
+
+    data: bytes
+    lengths: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, series: pl.Series) -> "Joined":
+        """Join the texts of a series."""
+        filled = series.alias("").fill_null("")
+        return cls(filled.str.join("").cast(pl.Binary).item(), filled.str.len_bytes().to_numpy())
+
+    def first(self, count: int) -> "Joined":
+        """Return the first texts."""
+        lengths = self.lengths[:count]
+        return Joined(self.data[: int(lengths.sum(dtype=np.int64))], lengths)
 
 
 class ColumnDigest:
@@ -41,12 +59,17 @@ class ColumnDigest:
         self.values.update(np.ascontiguousarray(values).data)
         self.mark(valid, values.size)
 
-    def texts(self, series: pl.Series, valid: NDArray[np.bool_] | None) -> None:
-        """Add texts."""
-        filled = series.fill_null("")
-        self.values.update(filled.str.join("").item().encode())
-        self._lengths.update(np.ascontiguousarray(filled.str.len_bytes().to_numpy()).data)
-        self.mark(valid, series.len())
+    def texts(self, series: pl.Series, valid: NDArray[np.bool_] | None) -> Joined:
+        """Add texts; return them end to end."""
+        joined = Joined.of(series)
+        self.joined(joined, valid)
+        return joined
+
+    def joined(self, texts: Joined, valid: NDArray[np.bool_] | None) -> None:
+        """Add texts that are end to end."""
+        self.values.update(texts.data)
+        self._lengths.update(np.ascontiguousarray(texts.lengths).data)
+        self.mark(valid, texts.lengths.size)
 
     def add(self, series: pl.Series) -> None:
         """Add a batch of any type."""
@@ -68,7 +91,19 @@ class ColumnDigest:
         return f"{len(self.name.encode())} {self.name} {self.storage.label} {digests}"
 
 
-def fingerprint_of(columns: Sequence[ColumnDigest]) -> str:
+@dataclass(frozen=True)
+class Digested:
+    """A column that was hashed by another process."""
+
+    rows: int
+    text: str
+
+    def line(self) -> str:
+        """Return this column's line in the table's hash."""
+        return self.text
+
+
+def fingerprint_of(columns: Sequence[ColumnDigest | Digested]) -> str:
     """Return the table's fingerprint."""
     lines = [f"holdfast table 2, {columns[0].rows} rows", *sorted(column.line() for column in columns)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -105,18 +140,19 @@ _ROUNDS = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
 _ONCE_MORE = 29, 0xD6E8FEB86659FD93  # an extra round for the second sum, so that it is not linear in the first
 _HASHED_AT_ONCE = 1 << 17  # bytes of texts
 _MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # limits of a dictionary
+_MOST_BYTES_IN_ALL = 32 << 20  # of all dictionaries of a table
 
 
 @dataclass(frozen=True)
 class Part:
     """A column of a chunk.
 
-    `values` are stored numbers or codes, with zeros where a value is missing; or a series of texts if there are too
-    many to code. `valid` marks the values that are present; None if all are. `hashes` are those of texts, by code or by
-    row.
+    `values` are stored numbers or codes, with zeros where a value is missing; or texts if there are too many to code: a
+    series, or end to end in the order of cards. `valid` marks the values that are present; None if all are. `hashes`
+    are those of texts, by code or by row.
     """
 
-    values: NDArray[Any] | pl.Series
+    values: NDArray[Any] | pl.Series | Joined
     valid: NDArray[np.bool_] | None
     hashes: NDArray[np.uint64] | None = None
 
@@ -135,7 +171,9 @@ class Coder:
 
     def __init__(self, columns: Mapping[str, Storage]) -> None:
         self.columns = columns
-        self.texts = {name: Texts() for name, storage in columns.items() if storage.numpy is None}
+        names = [name for name, storage in columns.items() if storage.numpy is None]
+        most = min(_MOST_BYTES, _MOST_BYTES_IN_ALL // max(1, len(names)))
+        self.texts = {name: Texts(most) for name in names}
 
     def parts(self, frame: pl.DataFrame) -> list[Part]:
         """Return the columns of a chunk."""
@@ -146,9 +184,13 @@ class Coder:
 
 
 class Texts:
-    """The distinct texts of a column: all coded so far, and whether new ones are still coded. Thread-safe."""
+    """The distinct texts of a column: all coded so far, and whether new ones are still coded. Thread-safe.
 
-    def __init__(self) -> None:
+    A dictionary has at most `most_bytes` bytes.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self.all = pl.Series([], dtype=pl.String)
         self.coded = True
         self._lock = threading.Lock()
@@ -173,7 +215,7 @@ class Texts:
 
     def learn(self, new: pl.Series) -> None:
         """Add texts that were not seen before; stop coding if there are too many."""
-        if self.all.len() + new.len() > _MOST_DISTINCT or _bytes(self.all) + _bytes(new) > _MOST_BYTES:
+        if self.all.len() + new.len() > _MOST_DISTINCT or _bytes(self.all) + _bytes(new) > self._most_bytes:
             self.coded = False
             return
         self.all = pl.concat([self.all, new])

@@ -12,9 +12,10 @@ single unit is passed on unsorted.
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
+from hashlib import file_digest
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -27,9 +28,11 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.batches import all_bytes, cut, mean_bytes
 from holdfast.rows.columns import BufferPool, Storage
+from holdfast.rows.disk.array_files import Incomplete
 from holdfast.rows.draws import Indices
-from holdfast.rows.fingerprint import ColumnDigest
+from holdfast.rows.fingerprint import ColumnDigest, Digested
 from holdfast.schema import Column, Schema, Type
 
 FEW_UNITS = 1_000  # units whose rows are brought into the cache together
@@ -233,25 +236,44 @@ class Grouping:
     folder: Path
     columns: InitVar[Mapping[str, Storage]]
     dataset: InitVar[str]
-    digests: list[ColumnDigest] = field(init=False)  # of the rows in their original order
+    digests: Sequence[ColumnDigest | Digested] = field(init=False)  # of the rows in their original order
+    kept: bool = field(init=False, default=False)  # whether `resume` can go on from here, so that chunks stay
     _sizes: list[NDArray[np.int64]] = field(init=False, default_factory=list)
     _files: int = field(init=False, default=0)
     _categories: dict[str, pl.DataType] = field(init=False, default_factory=dict)
 
     def __post_init__(self, columns: Mapping[str, Storage], dataset: str) -> None:
         check_unit(self.unit, Schema(tuple(Column(name, each.type, True) for name, each in columns.items()), dataset))
-        self.digests = [ColumnDigest(name, storage) for name, storage in columns.items()]
+        self.digests = self._hashing = [ColumnDigest(name, storage) for name, storage in columns.items()]
 
-    def batches(self, batches: Iterator[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
-        """Yield all rows of `batches`, grouped by unit; `rows` is their number if it is known."""
+    def batches(
+        self, batches: Iterator[pl.DataFrame], rows: int | None, keep: Callable[[Any], None] | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield all rows of `batches`, grouped by unit; `rows` is their number if it is known.
+
+        `keep` is called when all rows are read, with what `resume` needs; not if they fit into memory, or have
+        categories, whose numbers only this process knows.
+        """
         taken = (self._taken(batch) for batch in batches if batch.height)
-        for together in self._together(taken, rows, 0):
-            yield from map(self._named, together.iter_slices(BATCH))
+        for together in self._together(taken, rows, 0, keep):
+            yield from map(self._named, cut(together, BATCH))
+
+    def resume(self, state: Any) -> Iterator[pl.DataFrame]:
+        """Yield the same rows from the chunks of another process; raises `Incomplete` if they have changed."""
+        spill = _Spill(self.unit, len(state["rows"]), 0)
+        spill.take_up(self.folder, state)
+        self.digests = [Digested(*each) for each in state["digests"]]
+        self._files, self.kept = len(state["chunks"]), True
+        return self._grouped(spill, state["bytes"])
+
+    def _grouped(self, spill: "_Spill", per_row: float) -> Iterator[pl.DataFrame]:
+        for together in self._by_partition(spill, per_row, 0):
+            yield from cut(together, BATCH)
 
     def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Hash a batch; return it with numbers in place of categories, except in the unit column."""
         refuse_missing_unit(self.unit, batch[self.unit].null_count() > 0)
-        for digest in self.digests:
+        for digest in self._hashing:
             digest.add(_text(batch[digest.name]))
         columns = []
         for series in batch:
@@ -276,24 +298,37 @@ class Grouping:
         """Where each unit begins, then where the last one ends. Known at the end of the stream."""
         return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
-    def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
+    def _together(
+        self,
+        batches: Iterator[pl.DataFrame],
+        rows: int | None,
+        depth: int,
+        keep: Callable[[Any], None] | None = None,
+    ) -> Iterator[pl.DataFrame]:
         first = next(batches, None)
         if first is None:
             return
         batches = chain([first], batches)
-        per_row = max(1.0, first.estimated_size() / first.height)
+        per_row = max(1.0, mean_bytes(first))
         partitions = PARTITIONS if rows is None else min(MOST_PARTITIONS, ceil(rows * per_row / PARTITION_BYTES))
         if partitions <= 1:
             yield self._sorted(pl.concat(list(batches)))
             return
-        spill = _Spill(self.unit, partitions, depth, ceil(CHUNK_BYTES / per_row))
+        spill = _Spill(self.unit, partitions, depth, hashed=keep is not None)
         for batch in batches:
             for part in batch.iter_slices(BATCH):
                 if spill.add(part):
                     spill.write(self._next_file())
         spill.write(self._next_file())
+        if keep is not None and not self._categories:
+            digests = [(digest.rows, digest.line()) for digest in self.digests]
+            keep({"bytes": per_row, "digests": digests} | spill.state())
+            self.kept = True
+        yield from self._by_partition(spill, per_row, depth)
+
+    def _by_partition(self, spill: "_Spill", per_row: float, depth: int) -> Iterator[pl.DataFrame]:
         try:
-            for partition in range(partitions):
+            for partition in range(spill.partitions):
                 count = int(spill.rows[partition])
                 if count * per_row <= MOST_BYTES:
                     if count:
@@ -304,7 +339,8 @@ class Grouping:
                 else:
                     yield from self._together(spill.read(partition), count, depth + 1)
         finally:
-            spill.remove()
+            if depth or not self.kept:
+                spill.remove()
 
     def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
         # By position, since Polars takes some names for patterns. On one thread: several use 50% more processor time.
@@ -320,32 +356,33 @@ class Grouping:
 class _Spill:
     """Chunks on disk, each sorted by partition."""
 
-    def __init__(self, unit: str, partitions: int, seed: int, rows_at_once: int) -> None:
-        self._unit, self._partitions, self._seed, self._most = unit, partitions, seed, rows_at_once
+    def __init__(self, unit: str, partitions: int, seed: int, *, hashed: bool = False) -> None:
+        self._unit, self.partitions, self._seed, self._hashed = unit, partitions, seed, hashed
         self.rows = np.zeros(partitions, np.int64)
         self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit of each chunk
         self._waiting: list[tuple[pl.DataFrame, list[int]]] = []  # sorted by partition, and where each begins
-        self._waiting_rows = 0
+        self._waiting_bytes = 0
         self._chunks: list[tuple[Path, list[int]]] = []  # a file, and where each partition begins in it
+        self._hashes: list[str] = []  # of the files, if `hashed`
 
     def add(self, batch: pl.DataFrame) -> bool:
         """Add a batch; return whether there is enough for a chunk."""
-        number = (batch[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
-        counts = np.bincount(number, minlength=self._partitions)
+        number = (batch[self._unit].hash(self._seed) % self.partitions).cast(pl.UInt16).to_numpy()
+        counts = np.bincount(number, minlength=self.partitions)
         order = np.argsort(number, kind="stable")  # numpy sorts 16 bits by counting, in linear time
         self._waiting.append((batch[order], [0, *np.cumsum(counts).tolist()]))
         self.rows += counts
-        self._waiting_rows += batch.height
-        return self._waiting_rows >= self._most
+        self._waiting_bytes += all_bytes(batch)
+        return self._waiting_bytes >= CHUNK_BYTES
 
     def write(self, path: Path) -> None:
         """Write the waiting batches as one chunk."""
         if not self._waiting:
             return
-        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         places = [0]
         with path.open("wb") as file:
-            for partition in range(self._partitions):
+            for partition in range(self.partitions):
                 parts = [
                     batch.slice(cuts[partition], cuts[partition + 1] - cuts[partition])
                     for batch, cuts in waiting
@@ -357,6 +394,25 @@ class _Spill:
                     self._ends[partition] |= {part[self._unit].min(), part[self._unit].max()}
                 places.append(file.tell())
         self._chunks.append((path, places))
+        if self._hashed:
+            self._hashes.append(_hash_of(path))
+
+    def state(self) -> dict[str, Any]:
+        """Return what `take_up` needs."""
+        chunks = [
+            (path.name, places, digest) for (path, places), digest in zip(self._chunks, self._hashes, strict=True)
+        ]
+        single = [self.is_one_unit(partition) for partition in range(self.partitions)]
+        return {"rows": self.rows.tolist(), "single": single, "chunks": chunks}
+
+    def take_up(self, folder: Path, state: Any) -> None:
+        """Continue with the chunks of another process; raises `Incomplete` if they have changed."""
+        for name, places, digest in state["chunks"]:
+            if not (folder / name).exists() or _hash_of(folder / name) != digest:
+                raise Incomplete
+            self._chunks.append((folder / name, places))
+        self.rows = np.array(state["rows"])
+        self._ends = [{0} if single else {0, 1} for single in state["single"]]
 
     def is_one_unit(self, partition: int) -> bool:
         """Whether all rows of a partition are of one unit."""
@@ -374,7 +430,12 @@ class _Spill:
     def remove(self) -> None:
         """Delete the chunks."""
         for path, _ in self._chunks:
-            path.unlink()
+            path.unlink(missing_ok=True)
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _text(series: pl.Series) -> pl.Series:

@@ -17,8 +17,10 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, NotCovered, PlanCo
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.build import build_mean
 from holdfast.rows import fingerprint as content_
+from holdfast.rows.columns import PackedText
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing
+from holdfast.rows.decks import deck as deck_
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.rows.decks.sorting import Runs, in_order
@@ -133,6 +135,11 @@ def put_in_order(runs: Runs, first: int, last: int) -> pl.DataFrame:
     for _, parts, _ in runs.ordered(b"s" * 32, lambda count: None, first, last):
         series = []
         for name, part in zip(runs.coder.columns, parts, strict=True):
+            if isinstance(part.values, content_.Joined):
+                starts = np.concatenate([[0], np.cumsum(part.values.lengths, dtype=np.int64)])
+                packed = PackedText(starts, np.frombuffer(part.values.data, np.uint8), part.valid)
+                series.append(packed.part(name, 0, starts.size - 1))
+                continue
             texts = name in runs.coder.texts
             series.append((runs._as_texts(name, part) if texts else pl.Series(part.values)).alias(name))
         found.append(pl.DataFrame(series))
@@ -447,3 +454,34 @@ def test_an_engine_is_one_file_and_one_line(table: Path, deck: Deck, tmp_path: P
     assert (made.fingerprint, len(made), made.cards) == (deck.fingerprint, ROWS, range(3_000))
     cards = frame_of(made)
     assert cards.equals(pl.read_parquet(table)[cards["id"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("id > 2500", True),
+        ("id > 700 AND id < 4000 OR NOT id = 3", True),
+        ("x > 0.5", False),  # values may be missing
+        ("kind = 'kind 3'", False),
+        ("id % 2 = 0", False),  # not a comparison of columns
+    ],
+)
+def test_the_short_way_to_a_share_finds_what_the_long_one_does(
+    deck: Deck, monkeypatch: pytest.MonkeyPatch, text: str, short: bool
+) -> None:
+    (cards,) = deck._deals
+    query, rows = build_mean(text, deck.schema), slice(3_000, 7_000)
+    found = cards.tallied(query, rows, 0, 4_000, 0.01, np.random.default_rng(5))
+    assert (cards._share(query, rows) is not None) == short
+    monkeypatch.setattr(Cards, "_share", lambda self, query, rows: None)
+    np.testing.assert_array_equal(cards.tallied(query, rows, 0, 4_000, 0.01, np.random.default_rng(5)), found)
+
+
+def test_the_short_way_is_not_for_many_cards_nor_for_groups(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cards,) = deck._deals
+    share = build_mean("id > 2500", deck.schema)
+    group = build_mean("id > 2500", deck.schema, where="id < 4000")
+    assert cards._share(group, slice(0, 10)) is None
+    monkeypatch.setattr(deck_, "_MANY", 10)
+    assert cards._share(share, slice(0, 9)) is not None
+    assert cards._share(share, slice(0, 10)) is None

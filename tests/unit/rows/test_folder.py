@@ -222,7 +222,7 @@ def test_an_overflowing_dictionary_becomes_packed_texts(path: Path, most: int, m
 
 
 def test_a_dictionary_of_long_texts_becomes_packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_writer, "_DICTIONARY_BYTES", 5)
+    monkeypatch.setattr(ingest, "DICTIONARY_BYTES", 5)
     assert_frame_equal(everything(open_rows(path)), FRAME)
     assert (folder_of(path) / "00002.texts.npy").exists()
     assert (folder_of(path) / "00001.codes.npy").exists()

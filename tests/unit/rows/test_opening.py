@@ -17,6 +17,8 @@ import pytest
 
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.registry import Registry
+from holdfast.rows import units
+from holdfast.rows.disk import ingest
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.scan import ColumnsLeftOut
@@ -440,6 +442,37 @@ def test_an_interrupt_says_what_the_same_call_will_do(
         open_rows(path, unit=unit, progress=True)
     assert said in " ".join(capsys.readouterr().err.split())
     assert (tmp_path / ".t.parquet.holdfast.partial").exists() == (unit is None)
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+def test_an_interrupt_while_rows_are_grouped_keeps_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dtype: type[pl.DataType]
+) -> None:
+    path, partial = tmp_path / "t.parquet", tmp_path / ".t.parquet.holdfast.partial"
+    frame = pl.DataFrame(
+        {"id": [i % 50 for i in range(1_000)], "s": pl.Series([str(i % 9) for i in range(1_000)], dtype=dtype)}
+    )
+    frame.write_parquet(path)
+    monkeypatch.setattr(units, "PARTITION_BYTES", 4_000)
+
+    def interrupted(columns: object, batch: pl.DataFrame) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "_append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            open_rows(path, unit="id", progress=True)
+    kept = dtype is pl.String  # the numbers of categories are known only to the process that read them
+    assert partial.exists() == kept
+    said = "the same call resumes" if kept else "the same call starts over"
+    assert said in " ".join(capsys.readouterr().err.split())
+    with monkeypatch.context() as patch:
+        if kept:
+            patch.setattr(FileScan, "batches", None)  # not a row is read again
+        rows = open_rows(path, unit="id")
+    assert rows.fingerprint == open_rows(frame).fingerprint
+    assert len(rows) == 50
+    assert not partial.exists()
 
 
 @pytest.mark.parametrize("unit", [None, "id"])

@@ -35,6 +35,7 @@ from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query, Values
 from holdfast.randomness import keyed_generator
+from holdfast.rows.batches import mean_bytes
 from holdfast.rows.columns import Storage
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.fingerprint import Content
@@ -48,7 +49,8 @@ RESERVED = "__holdfast_"  # prefix of the columns that holdfast adds to those of
 PLACE = f"{RESERVED}place"
 ROW = f"{RESERVED}row"  # which row, or unit, a card is a copy of
 PLACES = 1 << 63
-CHUNK = 1 << 18  # rows; a retry must cut the same chunks, so this is not a setting
+CHUNK = 1 << 18  # rows
+CHUNK_BYTES = 8 << 20  # of a chunk, or of its cards; several chunks are in memory at once
 _MOST_AT_ONCE = 1 << 19  # expected cards of a chunk, at most
 MOST_RANGES = 1 << 16
 _ENOUGH = 10.0  # standard deviations: fewer cards than requested come up less than once in 10^22 decks
@@ -57,6 +59,17 @@ _ENOUGH = 10.0  # standard deviations: fewer cards than requested come up less t
 def rate_for(cards: int, rows: int) -> float:
     """Return a rate at which at least `cards` cards come up."""
     return (cards + _ENOUGH * sqrt(cards) + _ENOUGH**2) / rows
+
+
+def chunk_for(sample: pl.DataFrame, rate: float) -> int:
+    """Return how many rows like these are dealt at once, at most: the longer the texts, the fewer rows.
+
+    >>> chunk_for(pl.DataFrame({"x": [1.5]}), rate=1.0) == CHUNK
+    True
+    >>> chunk_for(pl.DataFrame({"text": ["x" * 2_032]}), rate=2.0) == CHUNK_BYTES // 4_096
+    True
+    """
+    return max(1, min(CHUNK, int(CHUNK_BYTES / max(1.0, mean_bytes(sample) * max(1.0, rate)))))
 
 
 def width_of(ranges: int) -> int:
@@ -94,20 +107,23 @@ class Chance:
         The key of the partition.
     rate
         Expected copies of a row.
+    most
+        How many rows are dealt at once, at most; a retry must have the same number, so that it cuts the same chunks.
     """
 
     key: bytes
     rate: float
+    most: int = CHUNK
 
     @classmethod
-    def of(cls, secret: bytes, deck: str, partition: str, rate: float) -> "Chance":
+    def of(cls, secret: bytes, deck: str, partition: str, rate: float, most: int = CHUNK) -> "Chance":
         """Return the randomness of a partition of a deck."""
-        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate)
+        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate, most)
 
     @property
     def chunk(self) -> int:
-        """How many rows are dealt at once: a function of the rate alone, so that a retry cuts the same chunks."""
-        return max(1, min(CHUNK, int(_MOST_AT_ONCE / self.rate)))
+        """How many rows are dealt at once."""
+        return max(1, min(self.most, int(_MOST_AT_ONCE / self.rate)))
 
     def placed(self, number: int, height: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Draw the cards of a chunk of `height` rows: rows and places."""
@@ -285,7 +301,7 @@ class Hand:
     """The cards of one question: a row source that uses the next cards for every draw."""
 
     def __init__(self, deck: "Deck", numbers: range) -> None:
-        self._deck, self._left = deck, numbers
+        self._deck, self._next_card, self._end = deck, numbers.start, numbers.stop
 
     @property
     def name(self) -> str:
@@ -315,11 +331,13 @@ class Hand:
         """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
-        tallies = [
-            cards.tallied(query, rows, first, draws, mass, rng)
-            for cards, rows, first in self._take(query, query.parts * draws)
-        ]
-        return tallies[0] if len(tallies) == 1 else np.sum(tallies, axis=0)
+        blocks = self._take(query, query.parts * draws)
+        if len(blocks) == 1:  # nearly always
+            cards, rows, first = blocks[0]
+            return cards.tallied(query, rows, first, draws, mass, rng)
+        counts = [cards.tallied(query, rows, first, draws, mass, rng) for cards, rows, first in blocks]
+        total: NDArray[np.int64] = np.sum(counts, axis=0)
+        return total
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
@@ -362,17 +380,18 @@ class Hand:
         """Return cards in blocks, each with the draw number of its first card; they are used up, even on an error."""
         blocks, first = [], 0
         for cards, rows in self._next(count):
-            size = cards.block(query)
-            for start in range(rows.start, rows.stop, size):
-                stop = min(start + size, rows.stop)
+            size, start, end = cards.block(query), rows.start, rows.stop
+            while start < end:
+                stop = min(start + size, end)
                 blocks.append((cards, slice(start, stop), first))
-                first += stop - start
+                start, first = stop, first + stop - start
         return blocks
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
         """Return the next cards; refuse a question that draws more than it reserved."""
-        more = count - len(self._left)
-        if more > 0:
+        start, stop = self._next_card, self._next_card + count
+        if stop > self._end:
+            more = stop - self._end
             raise InvalidArgument(f"A question draws {more:,} cards more than were reserved for it.", name="draws")
-        taken, self._left = self._left[:count], self._left[count:]
-        return self._deck.find(taken)
+        self._next_card = stop
+        return self._deck.find(start, stop)

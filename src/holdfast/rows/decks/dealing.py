@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from holdfast.errors import RowSourceError
 from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.columns import TEXT, Storage, storage_named
-from holdfast.rows.decks.cards import PLACE, ROW, Chance, rate_for
+from holdfast.rows.decks.cards import PLACE, ROW, Chance, chunk_for, rate_for
 from holdfast.rows.decks.deck import KEPT, deals_in
 from holdfast.rows.decks.kept import Division, KeptRows, keep, put
 from holdfast.rows.decks.placing import THREADS, Placing, ahead, incomplete
@@ -31,10 +31,10 @@ from holdfast.rows.disk.folder import Dealt, Manifest
 from holdfast.rows.disk.ingest import Together, reported, vouch
 from holdfast.rows.disk.partial import Note, clear, swap_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
-from holdfast.rows.fingerprint import Coder, Part
+from holdfast.rows.fingerprint import Coder, Joined, Part
 from holdfast.rows.scans.scan import Origin, Scan
 
-_FORMAT = 6  # the version of the dealing procedure: another one would deal other cards
+_FORMAT = 7  # the version of the dealing procedure: another one would deal other cards
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Begun:
     secret: str = field(repr=False)
     ranges: int
     block: int
+    chunk: int
 
 
 class InOrder:
@@ -162,7 +163,7 @@ class Job:
             first = next(reading)
             begun, reading = self._begin(note, first, supply, rate), chain([first], reading)
         runs, ranges = self._runs(begun, stack), begun.ranges
-        chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0")
+        chance = Chance.of(bytes.fromhex(begun.secret), begun.deck, "0", rate, begun.chunk)
         done = runs.content.rows
         if supply.unit is None:
             self._place(runs, chance, supply.rows)
@@ -246,7 +247,7 @@ class Job:
         block = max(1, block_for(sample) * supply.drawn // supply.rows)  # in cards: a unit may have several rows
         ranges = ranges_for(rate * supply.drawn, len(self.paths), block)
         deck, secret = deck or secrets.token_hex(16), secret or secrets.token_bytes(32)
-        begun = Begun(deck, secret.hex(), ranges, block)
+        begun = Begun(deck, secret.hex(), ranges, block, chunk_for(sample, rate))
         note.write(asdict(begun))
         return begun
 
@@ -327,12 +328,15 @@ class Job:
 
 
 def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:
-    if isinstance(part.values, pl.Series):
-        column.append(part.values)
+    if isinstance(part.values, Joined):
+        assert isinstance(column, TextFiles)
+        column.add_joined(part.values, part.valid)
     elif isinstance(column, TextFiles):
+        assert isinstance(part.values, np.ndarray)
         column.add_codes(texts[column.digest.name][1].take(part.values), part.valid)
     else:
         assert isinstance(column, NumberFiles)
+        assert isinstance(part.values, np.ndarray)
         column.add(part.values, part.valid)
     column.start_saving()
 

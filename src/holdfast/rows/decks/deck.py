@@ -27,19 +27,21 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast.cancel import checkpoint
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.plan import BEST, FAST, Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import Amounts
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Composed, Query, Values
 from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
 from holdfast.rows.disk.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.posix import fcntl, mmap
-from holdfast.rows.draws import Indices, Selection
+from holdfast.rows.draws import Indices, Selection, tallied
 from holdfast.rows.source import LedgerView
-from holdfast.schema import Schema
+from holdfast.schema import Schema, Type
 
 _SLOT = 256  # bytes; written at once
+_MANY = 1 << 16  # from this many cards on, conditions are evaluated faster in other ways
 
 
 class Mark(NamedTuple):
@@ -192,10 +194,32 @@ class Cards(FolderRows):
     ) -> NDArray[np.int64]:
         """Count the randomized outcomes of these cards, which are the draws from number `first` on."""
         try:
-            return self._tallied(query, rows, first, draws, mass, rng)
+            if (values := self._share(query, rows)) is None:
+                return self._tallied(query, rows, first, draws, mass, rng)
+            return tallied(values, query.statistic.outcomes, mass, rng)
         except FAULTS:
             self._explain(query.columns)
             raise
+
+    def _share(self, query: Query, rows: slice) -> Values | None:
+        """Evaluate a query that is one condition on stored values as they are; None for any other.
+
+        Most questions are such shares. `_tallied` would find the same values, but consecutive cards are read so fast
+        that the steps it takes to choose how to evaluate a query are a third of the time.
+        """
+        if not isinstance(query, Composed) or query.parts != 1 or query.weighs or self._units is not None:
+            return None
+        functions = query.functions
+        condition, plain = functions[0], self._plain
+        direct, columns = condition.direct, condition.columns
+        if len(functions) > 1 or direct is None or condition.type is not Type.BOOL or rows.stop - rows.start >= _MANY:
+            return None
+        for name in columns:
+            if name not in plain:
+                return None
+        checkpoint()
+        self._about_to_read(rows, columns)
+        return query.combined([direct({name: plain[name][rows] for name in columns})])
 
     def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return the values of the query on these cards. Secret."""
@@ -465,15 +489,13 @@ class Deck:
         self._require_own(self._used.note(Mark(start + count, ledger, taken)), ledger)
         return Hand(self, range(start, start + count))
 
-    def find(self, numbers: range) -> list[tuple[Cards, range]]:
-        """Return where the cards with these numbers are: which rows of which folders."""
-        start, stop = numbers.start, numbers.stop
+    def find(self, start: int, stop: int) -> list[tuple[Cards, range]]:
+        """Return where the cards from number `start` to `stop` - 1 are: which rows of which folders."""
         found = []
         for cards in self._deals:
-            there = cards.numbers
-            if start < there.stop and there.start < stop:
-                first = there.start
-                found.append((cards, range(max(start, first) - first, min(stop, there.stop) - first)))
+            first, end = cards.numbers.start, cards.numbers.stop
+            if start < end and first < stop:
+                found.append((cards, range(max(start, first) - first, min(stop, end) - first)))
         return found
 
     def _join_next(self) -> None:

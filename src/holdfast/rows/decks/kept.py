@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.randomness import keyed_generator
-from holdfast.rows.decks.supply import Supply, skipping
+from holdfast.rows.decks.supply import Supply
 from holdfast.rows.disk.folder import DIVISION, Manifest
 from holdfast.rows.disk.ingest import write_rows
 from holdfast.rows.disk.partial import swap_in, write_whole
 from holdfast.rows.fingerprint import Content
-from holdfast.rows.scans.scan import Origin, Scan
+from holdfast.rows.scans.scan import Origin, Scan, skipping
 from holdfast.rows.units import lengths_of
 
 _MOST = 10**9 - 1  # rows or units: the limit of numpy's hypergeometric distribution

@@ -14,10 +14,11 @@ resume after this one dies.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,23 +29,34 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
+from holdfast.rows.batches import has_texts, mean_bytes
 from holdfast.rows.decks.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
 from holdfast.rows.decks.placing import Behind, Memory, Placing, ahead, incomplete, read_into, write_at
-from holdfast.rows.fingerprint import Coder, Content, Part
-from holdfast.rows.scans.scan import UNREADABLE
+from holdfast.rows.fingerprint import Coder, Content, Joined, Part, validity
 
 BLOCK_BYTES = 40 << 20  # bytes of cards in a block; several blocks are in memory at once
-MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
+MOST, LEAST = 1 << 20, 1 << 6  # cards in a block
+_COPIES = 6  # times texts are in memory while a block is put in order and written
 _CACHED = 1 << 18  # cards whose numbers stay in the processor's cache while they are put in order
 _ENOUGH = 1 << 9  # ranges; with more, a run's part of each range gets small
-_PIECE = 1 << 14  # texts read at once
+_TEXTS = "texts"  # the type of a column that is stored as texts: where each begins, then all texts end to end
 _RUN = 2  # blocks in a run: the larger its part of a range, the faster it is written
 
 
 def block_for(sample: pl.DataFrame) -> int:
-    """Return how many cards like these are collected at once: the longer the texts, the fewer cards."""
-    size = max(1.0, sample.estimated_size() / max(1, sample.height))
-    return int(min(MOST, max(LEAST, BLOCK_BYTES / size)))
+    """Return how many cards like these are collected at once: the longer the texts, the fewer cards.
+
+    Texts that repeat are stored as codes; those of which more than half are distinct, here, are not.
+
+    >>> few, many = ["x" * 2_000] * 1_000, [f"{i:02000}" for i in range(1_000)]
+    >>> block_for(pl.DataFrame({"text": few})) == MOST, block_for(pl.DataFrame({"text": many})) == BLOCK_BYTES // 12_096
+    (True, True)
+    """
+    size = 0.0
+    for series in sample:
+        texts = has_texts([series.dtype]) and 2 * series.n_unique() > series.len()
+        size += _COPIES * mean_bytes(series.to_frame()) if texts else 8.0
+    return int(min(MOST, max(LEAST, BLOCK_BYTES / max(1.0, size))))
 
 
 def ranges_for(cards: float, slices: int, block: int) -> int:
@@ -89,7 +101,10 @@ class Block(NamedTuple):
     def first(self, cards: int) -> "Block":
         """Return the first `cards` cards."""
         rows = cards if self.lengths is None else int(self.lengths[:cards].sum())
-        parts = [Part(part.values[:rows], None if part.valid is None else part.valid[:rows]) for part in self.columns]
+        parts = []
+        for part in self.columns:
+            values = part.values.first(rows) if isinstance(part.values, Joined) else part.values[:rows]
+            parts.append(Part(values, None if part.valid is None else part.valid[:rows]))
         return Block(cards, parts, None if self.lengths is None else self.lengths[:cards])
 
 
@@ -102,7 +117,9 @@ class SortedRun:
     cards: int
     placed: bool  # whether places follow
     lengths: int  # offset of the starts of its ranges in cards, followed by the cards' lengths; 0 if cards are rows
-    columns: list[tuple[str, int, int]]  # type ("" if stored elsewhere), offset of the values, offset of the marks
+    columns: list[
+        tuple[str, int, int]
+    ]  # type ("" if stored elsewhere, or `_TEXTS`), offset of the values, offset of the marks
     rows: int
     sums: tuple[int, int]
     order: tuple[int, int]
@@ -231,20 +248,20 @@ class Runs:
             if placing is not None and i in placing:
                 columns.append(("", 0, int(i in marked)))
             elif any(isinstance(part.values, pl.Series) for part in parts):
-                self._write_texts(self._texts_path(number, i), [self._as_texts(name, part) for part in parts], cuts)
-                columns.append(("", 0, 0))
+                series = [self._as_texts(name, part) for part in parts]
+                begin = self._append_texts(series, cuts)
+                columns.append((_TEXTS, begin, self._append_marks(map(validity, series), cuts)))
             else:
                 values = _alike([part.values for part in parts if isinstance(part.values, np.ndarray)])
                 begin = self._append(_merged(values, cuts))
-                some_missing = any(part.valid is not None for part in parts)
-                marks = self._append(_merged([_marks(part) for part in parts], cuts)) if some_missing else 0
+                marks = self._append_marks((part.valid for part in parts), cuts)
                 columns.append((values[0].dtype.str, begin, marks))
         cards = int(sum(piece.counts.sum() for piece in pieces))
         run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, order, missing, texts)
         about = self._about(number)
         about.with_suffix(".new").write_text(json.dumps(asdict(run)), encoding="utf-8")
         about.with_suffix(".new").replace(about)
-        self._runs.append(run)
+        self._runs.append(replace(run, texts={}))  # the coder knows them
 
     def _append(self, pieces: Sequence[memoryview]) -> int:
         """Append to the file of runs; return the offset."""
@@ -253,9 +270,27 @@ class Runs:
         self._end += sum(piece.nbytes for piece in pieces)
         return at
 
+    def _append_texts(self, texts: list[pl.Series], cuts: list[NDArray[np.int64]]) -> int:
+        """Append texts, missing ones as empty ones; return the offset."""
+        joined = [Joined.of(series) for series in texts]
+        lengths = [each.lengths.astype(np.int64) for each in joined]
+        starts = [np.concatenate([[0], np.cumsum(each)]).take(cut) for each, cut in zip(lengths, cuts, strict=True)]
+        merged = np.concatenate([np.zeros(1, np.int64), *map(np.asarray, _merged(lengths, cuts))])
+        at = self._append([np.cumsum(merged, out=merged).data])
+        self._append(_merged([np.frombuffer(each.data, np.uint8) for each in joined], starts))
+        return at
+
+    def _append_marks(self, valid: Iterable[NDArray[np.bool_] | None], cuts: list[NDArray[np.int64]]) -> int:
+        """Append which values are present; return the offset, or 0 if all are."""
+        marks = list(valid)
+        if all(each is None for each in marks):
+            return 0
+        whole = [np.ones(cut[-1], np.bool_) if each is None else each for each, cut in zip(marks, cuts, strict=True)]
+        return self._append(_merged(whole, cuts))
+
     def is_coded(self, i: int) -> bool:
         """Whether a column of texts is stored as codes in all runs."""
-        return all(run.columns[i][0] for run in self._runs)
+        return all(run.columns[i][0] != _TEXTS for run in self._runs)
 
     def ordered(
         self, secret: bytes, advance: Callable[[int], Any], first: int, last: int, done: int = 0
@@ -293,6 +328,9 @@ class Runs:
             order = _chance(secret, number).permutation(sum(high - low for _, low, high in pieces))
         parts = []
         for i in range(len(self._names)):
+            if not self.is_coded(i):
+                parts.append(self._texts_in_order(i, pieces, order))
+                continue
             if self.placing is None or i not in self.placing:
                 parts.append(self._taken(self._column(i, pieces), order))
                 continue
@@ -308,8 +346,6 @@ class Runs:
         return int(cut[0]), int(cut[1])
 
     def _column(self, i: int, pieces: list[tuple[SortedRun, int, int]]) -> Part:
-        if not self.is_coded(i):
-            return Part(pl.concat([self._read_texts(i, number, *piece) for number, piece in enumerate(pieces)]), None)
         if len({run.columns[i][0] for run, _, _ in pieces}) == 1:
             values = self._read([(*_at(run, i, low), high - low) for run, low, high in pieces])
         else:
@@ -322,18 +358,31 @@ class Runs:
         marks = run.columns[i][2]
         return self._read([("|b1", marks + low, high - low)]) if marks else np.ones(high - low, np.bool_)
 
-    def _read_texts(self, i: int, number: int, run: SortedRun, low: int, high: int) -> pl.Series:
-        dtype, _, marks = run.columns[i]
-        if not dtype:
-            path = self._texts_path(number, i)
-            frame = pl.scan_ipc(path, glob=False, hive_partitioning=False).slice(low, high - low)
-            try:
-                return frame.collect()["text"]
-            except UNREADABLE:
-                raise incomplete() from None
-        codes = self._read([(*_at(run, i, low), high - low)])
-        valid = self._read_marks(i, run, low, high) if marks else None
-        return self._as_texts(self._names[i], Part(codes, valid))
+    def _texts_in_order(self, i: int, pieces: list[tuple[SortedRun, int, int]], order: NDArray[np.int64]) -> Part:
+        """Return the texts of a range, end to end in this order: they are copied once, without becoming objects."""
+        texts: list[memoryview | bytes] = []
+        valid = None
+        if any(run.columns[i][2] for run, _, _ in pieces):
+            valid = np.concatenate([self._read_marks(i, *piece) for piece in pieces])
+        for run, low, high in pieces:
+            dtype, at, _ = run.columns[i]
+            if dtype == _TEXTS:
+                edges = np.empty(high - low + 1, np.int64)
+                read_into(self._file, edges, at + 8 * low)
+                data = np.empty(edges[-1] - edges[0], np.uint8)
+                read_into(self._file, data, at + 8 * (self._cut(run.at, self.ranges - 1)[1] + 1) + int(edges[0]))
+                texts += [data.data[begin:end] for begin, end in pairwise((edges - edges[0]).tolist())]
+            else:  # a run from before there were too many texts
+                codes = self._read([(*_at(run, i, low), high - low)])
+                known = self.coder.texts[self._names[i]].all
+                coded = known.gather(codes).cast(pl.Binary).to_list() if known.len() else [b""] * codes.size
+                present = None if valid is None else valid[len(texts) : len(texts) + codes.size]
+                texts += (
+                    coded if present is None else [t if there else b"" for t, there in zip(coded, present, strict=True)]
+                )
+        lengths = np.fromiter(map(len, texts), np.uint32, len(texts)).take(order)
+        joined = Joined(b"".join([texts[card] for card in order.tolist()]), lengths)
+        return Part(joined, None if valid is None else valid.take(order))
 
     def _as_texts(self, name: str, part: Part) -> pl.Series:
         if isinstance(part.values, pl.Series):
@@ -342,13 +391,6 @@ class Runs:
         if part.valid is not None:
             codes = codes.zip_with(pl.Series(part.valid), pl.Series([None], dtype=codes.dtype))
         return self.coder.texts[name].all.gather(codes).alias("text")
-
-    def _write_texts(self, path: Path, texts: list[pl.Series], cuts: list[NDArray[np.int64]]) -> None:
-        pairs = list(zip(texts, [cut.tolist() for cut in cuts], strict=True))
-        merged = pl.concat([series[cut[i] : cut[i + 1]] for i in range(self.ranges) for series, cut in pairs])
-        # In the old layout with offsets: string views would be written with all the memory that they point into.
-        oldest = pl.CompatLevel.oldest()
-        merged.to_frame().write_ipc(path, compression="uncompressed", compat_level=oldest, record_batch_size=_PIECE)
 
     def _newly_learned(self) -> dict[str, tuple[list[str], bool]]:
         found = {}
@@ -373,6 +415,7 @@ class Runs:
             self._learned[name] = texts.all.len()
 
     def _taken(self, part: Part, rows: NDArray[np.int64]) -> Part:
+        assert not isinstance(part.values, Joined)
         if isinstance(part.values, pl.Series):
             return Part(part.values.gather(rows), None)
         valid = None if part.valid is None else self.memory.take(part.valid, rows)
@@ -389,9 +432,6 @@ class Runs:
 
     def _about(self, number: int) -> Path:
         return self._folder / f"{number:06d}.json"
-
-    def _texts_path(self, number: int, i: int) -> Path:
-        return self._folder / f"{number:06d}.{i}.texts"
 
 
 def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -437,11 +477,6 @@ def _at(run: SortedRun, i: int, begin: int) -> tuple[str, int]:
 
 def _chance(secret: bytes, number: int) -> Generator:
     return keyed_generator(sha256(secret + f"order of range {number}".encode()).digest())
-
-
-def _marks(part: Part) -> NDArray[np.bool_]:
-    assert isinstance(part.values, np.ndarray)
-    return np.ones(part.values.size, np.bool_) if part.valid is None else part.valid
 
 
 def _alike(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:

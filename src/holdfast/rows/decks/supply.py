@@ -8,7 +8,7 @@ The number of rows or units must be known before the first card is dealt.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.decks.cards import chunks
-from holdfast.rows.scans.scan import Scan
+from holdfast.rows.scans.scan import Scan, skipping
 from holdfast.rows.units import Grouping, lengths_of
 
 MOST_ROWS = 1 << 20  # of one unit: they are in memory together, once for every time the unit is drawn from a chunk
@@ -146,13 +146,6 @@ class Spool:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}.rows"
-
-
-def skipping(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield batches without their first rows."""
-    for batch in batches:
-        yield batch.slice(rows)
-        rows -= min(rows, batch.height)
 
 
 def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:

@@ -10,14 +10,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
+from holdfast.rows.batches import cut, spans
 from holdfast.rows.columns import PackedText, Storage, code_type
 from holdfast.rows.disk.array_files import ArrayFile, BlockHashes, FileEntry, Incomplete
 from holdfast.rows.disk.folder import ColumnEntry, file_name
-from holdfast.rows.fingerprint import ColumnDigest, physical, validity
+from holdfast.rows.fingerprint import ColumnDigest, Joined, physical, validity
 from holdfast.schema import Type
 
 _PIECE = 1 << 18
-_DICTIONARY_BYTES = 32 << 20
+DICTIONARY_BYTES = 32 << 20  # at most, of one dictionary
 
 
 class ColumnFiles(ABC):
@@ -148,12 +149,13 @@ class TextFiles(ColumnFiles):
         storage: Storage,
         most_distinct: int,
         *,
+        most_bytes: int = DICTIONARY_BYTES,
         texts: int = 0,
         over: bool = False,
         hashed: bool = True,
     ) -> None:
         super().__init__(folder, position, name, storage, over=over)
-        self._most_distinct, self._hashed = most_distinct, hashed
+        self._most_distinct, self._most_bytes, self._hashed = most_distinct, most_bytes, hashed
         self._codes: ArrayFile | None = self._array("codes", code_type(texts))
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
         self._texts: ArrayFile | None = None  # the dictionary's texts if coded, all texts if packed
@@ -166,9 +168,9 @@ class TextFiles(ColumnFiles):
 
     def append(self, series: pl.Series) -> None:
         """Add one batch."""
-        valid = validity(series)
+        valid, joined = validity(series), None
         if self._hashed:
-            self.digest.texts(series.cast(pl.String), valid)
+            joined = self.digest.texts(series.cast(pl.String), valid)
         else:
             self.digest.rows += series.len()
         if self._codes is not None:
@@ -179,8 +181,16 @@ class TextFiles(ColumnFiles):
             else:
                 self._codes.append(codes)
         if self._codes is None:
-            self._pack(series.cast(pl.String))
+            self._pack(joined or Joined.of(series.cast(pl.String)))
         self._mark(valid, series.len())
+
+    def add_joined(self, texts: Joined, valid: NDArray[np.bool_] | None) -> None:
+        """Add texts that are not coded."""
+        if self._codes is not None:
+            self._unpack_codes()
+        self.digest.joined(texts, valid)
+        self._pack(texts)
+        self._mark(valid, texts.lengths.size)
 
     def add_codes(self, codes: NDArray[np.uint32], valid: NDArray[np.bool_] | None) -> None:
         """Add codes into a dictionary that the caller keeps."""
@@ -215,15 +225,26 @@ class TextFiles(ColumnFiles):
         super().go_on(state)
 
     def _hash_again(self, count: int, valid: NDArray[np.bool_] | None) -> None:
-        if self._codes is None:
-            texts = self._unpacked(self.digest.rows, count)
-        else:
-            if self._starts is not None and not self._dictionary.height:
-                self._dictionary = _numbered(self._unpacked(0, self._starts.count - 1))
-            texts = self._decoded(self._codes.read(self.digest.rows, count))
-        if valid is not None:
-            texts = texts.zip_with(pl.Series(valid), pl.Series([None], dtype=pl.String))
-        self.digest.texts(texts, valid)
+        if self._starts is not None and self._codes is not None and not self._dictionary.height:
+            self._dictionary = _numbered(self._unpacked(0, self._starts.count - 1))
+        done = 0
+        for texts in self._stored(self.digest.rows, count):
+            present = None if valid is None else valid[done : done + texts.len()]
+            if present is not None:
+                texts = texts.zip_with(pl.Series(present), pl.Series([None], dtype=pl.String))
+            self.digest.texts(texts, present)
+            done += texts.len()
+
+    def _stored(self, first: int, count: int) -> Iterator[pl.Series]:
+        """Yield texts, read from the files, in pieces of bounded size."""
+        if self._codes is not None:
+            for part in cut(self._decoded(self._codes.read(first, count)).to_frame(), count):
+                yield part.to_series()
+            return
+        assert self._starts is not None
+        starts = self._starts.read(first, count + 1)
+        for begin, end in spans(starts[1:] - starts[0], count):
+            yield self._unpacked(first + begin, end - begin)
 
     def entry(self, *, nullable: bool) -> ColumnEntry:
         """Return this column's part of the manifest."""
@@ -254,7 +275,7 @@ class TextFiles(ColumnFiles):
             if first + new.len() > self._most_distinct:
                 return None
             self._learn(new)
-            if self._dictionary["text"].str.len_bytes().sum() > _DICTIONARY_BYTES:
+            if self._dictionary["text"].str.len_bytes().sum() > self._most_bytes:
                 return None
             self._widen(code_type(self._dictionary.height))
             codes = self._look_up(series)
@@ -280,7 +301,7 @@ class TextFiles(ColumnFiles):
         self._dictionary = self._dictionary.vstack(_numbered(new, self._dictionary.height)).rechunk()
         if self._texts is None:
             self._begin_packing()
-        self._pack(new)
+        self._pack(Joined.of(new))
 
     def _decoded(self, codes: NDArray[np.uint32]) -> pl.Series:
         """Return texts; a missing value has code 0, like the first text."""
@@ -301,7 +322,8 @@ class TextFiles(ColumnFiles):
         self._begin_packing()
         done = 0
         for size in _pieces(codes.count):
-            self._pack(self._decoded(codes.read(done, size)))
+            for part in cut(self._decoded(codes.read(done, size)).to_frame(), size):
+                self._pack(Joined.of(part.to_series()))
             done += size
         self._drop(codes)
 
@@ -318,12 +340,11 @@ class TextFiles(ColumnFiles):
         self._texts = self._array(f"{self._prefix}texts", np.uint8)
         self._starts = self._array(f"{self._prefix}starts", np.int64)
 
-    def _pack(self, series: pl.Series) -> None:
+    def _pack(self, joined: Joined) -> None:
         assert self._texts is not None
         assert self._starts is not None
-        filled = series.fill_null("")
-        ends = self._texts.count + np.cumsum(filled.str.len_bytes().to_numpy(), dtype=np.int64)
-        self._texts.append(np.frombuffer(filled.str.join("").item().encode(), np.uint8))
+        ends = self._texts.count + np.cumsum(joined.lengths, dtype=np.int64)
+        self._texts.append(np.frombuffer(joined.data, np.uint8))
         self._starts.append(ends)
 
     def _unpacked(self, first: int, count: int) -> pl.Series:

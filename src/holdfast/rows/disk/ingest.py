@@ -6,15 +6,15 @@
 
 A process that is interrupted or killed leaves what it has written, and the next one resumes there if the table is still
 in the same state: the files are compared with their hashes, and their rows are not read again from the source. Streams
-and database queries start over, and so do rows grouped by unit: they are hashed in the order of the table, and stored
-in another.
+and database queries start over. Rows grouped by unit are hashed in the order of the table, and stored in another: once
+all of them have been read, grouping them resumes, without reading the table again; before that, it starts over.
 """
 
 import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -25,20 +25,21 @@ import polars as pl
 from holdfast.errors import RowSourceError
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.disk.array_files import Incomplete
-from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.disk.column_writer import DICTIONARY_BYTES, ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, swap_in
-from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
+from holdfast.rows.fingerprint import ColumnDigest, Digested, fingerprint_of, fingerprint_of_files
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping, lengths_of
 
 # Distinct texts that a dictionary may hold. During ingestion all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
+_DICTIONARY_BYTES_IN_ALL = 96 << 20
 _KEPT = "What was done so far is kept: the same call resumes there, if the table is still the same."
 _DROPPED = (
-    "What was done so far is not kept: a stream, a database, an engine or rows grouped by unit cannot be resumed, so"
-    " the same call starts over."
+    "What was done so far is not kept: a stream, a database, an engine, or rows by unit while they are being read,"
+    " cannot be resumed, so the same call starts over."
 )
 _OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"((\.[0-9a-f]+)?\.new)?")
 
@@ -65,7 +66,7 @@ def ingest(
         return rows
     refuse_foreign(folder)
     try:
-        with locked_partial(folder, kept=unit is None and bool(scan.origin().state)) as partial:
+        with locked_partial(folder, kept=bool(scan.origin().state)) as partial:
             rows = _up_to_date(folder, scan, name, complete, unit)  # another process may just have written it
             if rows is None:
                 origin = scan.origin()
@@ -132,7 +133,7 @@ def _write(
     if unit is None:
         columns, together = _fill(scan, before, partial, progress), None
     else:
-        columns, together = _fill_by_unit(scan, partial, progress, unit, origin.name)
+        columns, together = _fill_by_unit(scan, before, partial, progress, unit, origin.name)
     if (scan.moment(), scan.origin()) != (before, origin):
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
     vouch(scan, origin, columns, partial, complete, together=together)
@@ -186,16 +187,31 @@ def _begun(scan: Scan, partial: Path, note: Note) -> list[ColumnFiles]:
 
 
 def _fill_by_unit(
-    scan: Scan, partial: Path, progress: bool | None, unit: str, name: str
+    scan: Scan, moment: str, partial: Path, progress: bool | None, unit: str, name: str
 ) -> tuple[list[ColumnFiles], "Together"]:
-    """Write columns with rows grouped by unit, and where units begin."""
-    message = _cleared(partial, scan.note)
+    """Write columns with rows grouped by unit, and where units begin; resume once all rows have been read."""
+    note, message = Note(partial, scan, moment, ["units", unit, VERSION]), scan.note
     grouping = Grouping(unit, partial, scan.columns, name)
+    batches = _begun_by_unit(grouping, partial, note)
+    if batches is None:
+        message = _cleared(partial, message)
+        batches = grouping.batches(scan.batches(), scan.rows(), note.write if note.known else None)
     columns = _columns(scan.columns, partial, hashed=False)
-    with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message) as advance, _closing(columns):
-        for batch in grouping.batches(scan.batches(), scan.rows()):
-            _append(columns, batch)
-            advance(batch.height)
+    try:
+        with (
+            reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message, lambda: grouping.kept) as advance,
+            _closing(columns),
+        ):
+            for batch in batches:
+                _append(columns, batch)
+                advance(batch.height)
+    except BaseException:
+        if not grouping.kept:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+    note.remove()
+    for chunk in partial.glob("chunk.*"):
+        chunk.unlink()
     starts = UnitFile(partial, len(columns))
     try:
         starts.append(np.diff(grouping.starts))
@@ -203,6 +219,22 @@ def _fill_by_unit(
     finally:
         starts.abandon()
     return columns, Together(grouping.unit, starts, grouping.digests)
+
+
+def _begun_by_unit(grouping: Grouping, partial: Path, note: Note) -> Iterator[pl.DataFrame] | None:
+    """Return the rows that an interrupted process has read, grouped by unit; None if it has not read all of them."""
+    state = note.read()
+    if state is None:
+        return None
+    try:
+        batches = grouping.resume(state)
+    except Incomplete:
+        return None
+    needed = {note.path.name, *(name for name, *_ in state["chunks"])}
+    for leftover in partial.iterdir():
+        if leftover.name not in needed:  # columns are written again
+            leftover.unlink()
+    return batches
 
 
 def write_rows(
@@ -232,7 +264,7 @@ class Together(NamedTuple):
 
     unit: str
     starts: UnitFile
-    digests: list[ColumnDigest]
+    digests: Sequence[ColumnDigest | Digested]
 
 
 def vouch(
@@ -272,8 +304,9 @@ def _columns(
     """
     texts = sum(storage is TEXT for storage in storages.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
+    size = min(DICTIONARY_BYTES, _DICTIONARY_BYTES_IN_ALL // max(1, texts))
     return [
-        TextFiles(partial, position, name, storage, distinct, over=over, hashed=hashed)
+        TextFiles(partial, position, name, storage, distinct, most_bytes=size, over=over, hashed=hashed)
         if storage is TEXT
         else NumberFiles(partial, position, name, storage, over=over)
         for position, (name, storage) in enumerate(storages.items())
@@ -299,7 +332,12 @@ def _closing(columns: Collection[ColumnFiles | UnitFile]) -> Iterator[None]:
 
 @contextmanager
 def reported(
-    what: str, unit: str, total: Callable[[], int | None], progress: bool | None, note: str = "", kept: bool = False
+    what: str,
+    unit: str,
+    total: Callable[[], int | None],
+    progress: bool | None,
+    note: str = "",
+    kept: bool | Callable[[], bool] = False,
 ) -> Iterator[Callable[[int], None]]:
     """Show progress if requested, or by default on a terminal; yields the function to call after every step.
 
@@ -337,7 +375,7 @@ def reported(
             task = bar.add_task(what, total=total())
             yield lambda rows: bar.advance(task, rows)
     except KeyboardInterrupt:
-        console.print(_KEPT if kept else _DROPPED, markup=False)
+        console.print(_KEPT if (kept() if callable(kept) else kept) else _DROPPED, markup=False)
         raise
     if note:
         console.print(note, markup=False)

@@ -133,7 +133,7 @@ class Note:
     """
 
     def __init__(self, folder: Path, scan: Scan, moment: str, how: list[Any]) -> None:
-        self._path = folder / _NOTE
+        self.path = folder / _NOTE
         self.known = bool(moment)
         labels = [[name, storage.label] for name, storage in scan.columns.items()]
         origin = scan.origin()
@@ -143,20 +143,20 @@ class Note:
     def read(self) -> Any:
         """Return the progress of the same work; None if there is none."""
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            found = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return found["done"] if self.known and found["about"] == self._about else None
 
     def write(self, done: Any) -> None:
         """Record the progress atomically but not durably: it does not count after a restart of the machine."""
-        new = self._path.with_suffix(".new")
+        new = self.path.with_suffix(".new")
         new.write_text(json.dumps({"about": self._about, "done": done}), encoding="utf-8")
-        new.replace(self._path)
+        new.replace(self.path)
 
     def remove(self) -> None:
         """Remove the note: the work is finished."""
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
 
 def _boot() -> str:

@@ -6,10 +6,11 @@ that does not fit is refused, so that the type of a column does not depend on on
 
 import codecs
 import csv
+import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from pathlib import Path
@@ -19,9 +20,12 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.rows import batches
 from holdfast.rows.columns import keeps
+from holdfast.rows.scans import scan
 from holdfast.rows.scans.header import required_columns
 from holdfast.rows.scans.objects import REMOTE, listed
+from holdfast.rows.scans.row_groups import RowGroups
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
 from holdfast.schema import Type
 
@@ -37,6 +41,9 @@ FORMATS = {
     ".ndjson": "JSON lines",
 }
 _LOOK_AHEAD = 10_000
+_LONG = 200  # bytes
+# Else Polars reads hundreds of megabytes ahead; for its other formats it has no such setting, or needs none.
+_CSV_MEMORY = {"POLARS_CSV_CHUNK_SIZE": str(4 << 20), "POLARS_CSV_CHUNK_PREFETCH_LIMIT": "2"}
 # How the values of a declared type are read from CSV text.
 _READ_AS: dict[Type, pl.DataType] = {
     Type.BOOL: pl.Boolean(),
@@ -172,6 +179,21 @@ class FileScan(LazyScan):
             return pl.scan_ndjson(paths, infer_schema_length=_LOOK_AHEAD)
         return self._open_csv()
 
+    def reading(self, after: int, rows: int | None) -> Iterator[pl.DataFrame]:
+        """Read Parquet files with large row groups page by page, everything else by Polars."""
+        if self.format == "Parquet" and self.files:
+            large = RowGroups.of(self.files, self.frame.collect_schema())
+            if large is not None:
+                return self.sound(large.read(after))
+        return super().reading(after, rows)
+
+    def at_once(self, rows: int | None) -> int:
+        """Return how many rows with texts Polars may hand over at once: lines of a text file are as long as values."""
+        if self.format not in ("CSV", "JSON lines") or not self.files or not rows:
+            return super().at_once(rows)
+        size = sum(path.stat().st_size for path in self.files)
+        return max(1, min(scan.BATCH, rows * (batches.BATCH_BYTES // 4) // max(1, size)))
+
     @property
     def _partitioned(self) -> bool:
         """Whether names of folders, such as year=2024, are columns."""
@@ -180,6 +202,8 @@ class FileScan(LazyScan):
     # -- CSV ------------------------------------------------------------------------------------------------------
 
     def _open_csv(self) -> pl.LazyFrame:
+        for variable, value in _CSV_MEMORY.items():
+            os.environ.setdefault(variable, value)
         sources = self._in_utf8()
         separator = self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ",")
         if separator == self._dialect.decimal:
@@ -227,9 +251,10 @@ class FileScan(LazyScan):
             raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
         types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
         types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
-        texts = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD).collect()
-        values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
-        unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
+        first = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD)
+        texts = first.select(_short(place) for place in range(len(types))).collect(engine="streaming")
+        values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).null_count().collect(engine="streaming")
+        unfit = {name for name in types if values[name].item() > texts[name].null_count()}
         types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # every value fits text
         types |= dict.fromkeys(self._unclear_dates(types, texts), pl.String())
         undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
@@ -473,6 +498,12 @@ def _name_of(where: str) -> str:
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _short(place: int) -> pl.Expr:
+    """Return a column of texts with a word in place of each that is too long for a number or a date."""
+    text = pl.nth(place)
+    return pl.when(text.str.len_bytes() > _LONG).then(pl.lit("a long text")).otherwise(text).name.keep()
 
 
 def _column_in(problem: BaseException, names: Collection[str]) -> str | None:

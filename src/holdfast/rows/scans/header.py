@@ -1,7 +1,7 @@
-"""Which columns cannot have missing values, according to the header of a file.
+"""What the header of a file says that Polars does not tell: which columns cannot have missing values, and row groups.
 
-Polars reads names and types but not this, so the bytes that tell are parsed here: the schema in the footer of a Parquet
-file (Thrift, compact), and in the first message of an Arrow file (FlatBuffers). Most writers rule out nothing.
+Polars reads names and types but not these, so the bytes that tell are parsed here: in the footer of a Parquet file
+(Thrift, compact), and in the first message of an Arrow file (FlatBuffers). Most writers rule out nothing.
 """
 
 import struct
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _CONTINUATION = 0xFFFFFFFF
+_SHORT = 1 << 15  # bytes of a footer that is parsed here; for a longer one, importing a library takes less time
 
 
 def required_columns(path: Path, format_name: str) -> frozenset[str]:
@@ -24,13 +25,27 @@ def required_columns(path: Path, format_name: str) -> frozenset[str]:
         return frozenset()  # damaged, or another format version: the reader of the values reports it
 
 
-def _in_parquet(file: BinaryIO) -> set[str]:
+def may_have_large_row_groups(path: Path, size: int) -> bool:
+    """Whether a Parquet file has row groups of more bytes than this, uncompressed; also if its footer is long."""
+    try:
+        with path.open("rb") as file:
+            footer = _footer(file)
+            return len(footer) > _SHORT or any(group[2] > size for group in _Thrift(footer).struct(until=4)[4])
+    except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError, struct.error):
+        return True
+
+
+def _footer(file: BinaryIO) -> bytes:
     file.seek(-8, 2)
     length, magic = struct.unpack("<I4s", file.read(8))
     if magic != b"PAR1":
         raise ValueError
     file.seek(-8 - length, 2)
-    root, *columns = _Thrift(file.read(length)).struct(until=2)[2]
+    return file.read(length)
+
+
+def _in_parquet(file: BinaryIO) -> set[str]:
+    root, *columns = _Thrift(_footer(file)).struct(until=2)[2]
     if root[5] != len(columns):  # nested columns, which are refused elsewhere
         return set()
     return {column[4].decode() for column in columns if column[3] == 0}

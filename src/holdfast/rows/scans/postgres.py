@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import polars as pl
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
+from holdfast.rows.batches import cut
 from holdfast.rows.scans.scan import BATCH, UNREADABLE, Origin, Scan
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -81,7 +82,7 @@ class PostgresScan(Scan):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
                 cursor.execute(self._query)
                 for batch in cursor.fetch_record_batch():
-                    yield from pl.DataFrame(batch).iter_slices(BATCH)
+                    yield from cut(pl.DataFrame(batch), BATCH)
         except self._errors as problem:
             raise self._failed(problem) from None
 

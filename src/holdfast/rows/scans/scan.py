@@ -4,7 +4,7 @@ Lazy frames and Arrow streams are scans as they are: read once, in order, never 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -14,10 +14,12 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.batches import cut, gathered, has_texts
 from holdfast.rows.columns import Storage, can_store, storage_of, warn_of_zones
 from holdfast.schema import Type
 
-BATCH = 1 << 18  # rows per batch, at most
+BATCH = 1 << 18  # rows per batch, at most; bytes are limited, too: see `batches`
+_FEW = 1 << 13  # rows that Polars hands over at once if there are texts, which may be long
 # Errors of the reader. Their text may quote values, so it is never passed on.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError)
 
@@ -102,6 +104,13 @@ class Scan(ABC):
         }
 
 
+def skipping(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """Yield batches without their first rows."""
+    for batch in batches:
+        yield batch.slice(rows)
+        rows -= min(rows, batch.height)
+
+
 class ColumnsLeftOut(UserWarning):
     """Some columns of a table are lists, records or durations, which no question can be about."""
 
@@ -159,22 +168,34 @@ class LazyScan(Scan):
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows in order; raise an error if not all can be read."""
         rows, read = self.rows(), after
+        for batch in gathered(self.reading(after, rows), BATCH):
+            read += batch.height
+            yield batch
+        if rows not in (None, read):  # with some kinds of damage the reader stops without an error
+            raise self.damaged()
+
+    def reading(self, after: int, rows: int | None) -> Iterator[pl.DataFrame]:
+        """Read the frame in order, in pieces of any size; `rows` is the length of the table, if it is known."""
         left = 0 if self.skips_rows else after
         frame = self.frame.slice(after) if after > left else self.frame
-        reading = iter(frame.collect_batches(maintain_order=True, chunk_size=BATCH))
+        size = self.at_once(rows) if has_texts(frame.collect_schema().dtypes()) else BATCH
+        reading = iter(frame.collect_batches(maintain_order=True, chunk_size=size))
+        yield from skipping(self.sound(reading), left)
+
+    def sound(self, reading: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Yield what a reader yields; word its errors."""
         while True:
             try:
                 batch = next(reading, None)
-            except UNREADABLE as problem:
+            except (*UNREADABLE, ValueError) as problem:
                 raise self.unfit(problem) or self.damaged() from None
             if batch is None:
-                break
-            if left:
-                batch, left = batch[left:], max(0, left - batch.height)
-            read += batch.height
-            yield from batch.iter_slices(BATCH)
-        if rows not in (None, read):  # with some kinds of damage the reader stops without an error
-            raise self.damaged()
+                return
+            yield batch
+
+    def at_once(self, rows: int | None) -> int:
+        """Return how many rows with texts Polars may hand over at once."""
+        return min(BATCH, _FEW)
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
         """Return the error for a value that does not fit its column, if that was the problem."""
@@ -264,4 +285,4 @@ class StreamScan(Scan):
                 raise RowSourceError(f"The stream failed while it was read: {type(problem).__name__}.") from None
             if frame is None:
                 return
-            yield from frame.iter_slices(BATCH)
+            yield from cut(frame, BATCH)

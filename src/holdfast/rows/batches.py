@@ -1,0 +1,91 @@
+"""Batches that fit into bounded memory: so many rows at most, and so many bytes of values.
+
+Rows alone would bound nothing: a batch of 2^18 texts with 2,000 characters each has half a gigabyte, and what processes
+a batch makes copies of it. The bytes of a text count as often as the text occurs: views of one text in many rows take
+little memory in Polars, until texts are hashed or written one after another.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+BATCH_BYTES = 8 << 20
+_VIEW = 16  # bytes of a text in Polars, besides its characters
+
+
+def cut(batch: pl.DataFrame, rows: int, size: int | None = None) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a batch, at most `rows` at once, and with at most `size` bytes unless a single row has more.
+
+    >>> frame = pl.DataFrame({"text": ["a" * 10, "b" * 10, "c" * 100, "d"]})
+    >>> [part.height for part in cut(frame, rows=1_000, size=60)]
+    [2, 1, 1]
+    """
+    for start, stop in spans(np.cumsum(row_bytes(batch)), rows, size):
+        yield batch[start:stop]
+
+
+def spans(ends: NDArray[np.int64], rows: int, size: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield where to cut rows that end at these bytes: from which row, and up to which; limits as for `cut`.
+
+    >>> list(spans(np.array([10, 20, 120, 121]), rows=1_000, size=25))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    start, size = 0, BATCH_BYTES if size is None else size
+    while start < ends.size:
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, min(start + rows, int(np.searchsorted(ends, before + size, side="right"))))
+        yield start, stop
+        start = stop
+
+
+def gathered(batches: Iterable[pl.DataFrame], rows: int, size: int | None = None) -> Iterator[pl.DataFrame]:
+    """Put batches together while they stay within the same limits as those of `cut`, and cut larger ones."""
+    waiting: list[pl.DataFrame] = []
+    height, held, size = 0, 0, BATCH_BYTES if size is None else size
+    for batch in batches:
+        whole = all_bytes(batch)
+        fits = batch.height <= rows and whole <= size
+        for part in [batch] if fits and batch.height else cut(batch, rows, size):
+            more = whole if fits else all_bytes(part)
+            if waiting and (height + part.height > rows or held + more > size):
+                yield pl.concat(waiting)
+                waiting, height, held = [], 0, 0
+            waiting.append(part)
+            height, held = height + part.height, held + more
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def row_bytes(batch: pl.DataFrame) -> NDArray[np.int64]:
+    """Return how many bytes the values of each row have."""
+    found = np.full(batch.height, sum(map(_width, batch.dtypes)), np.int64)
+    for series in batch:
+        if _is_text(series.dtype):
+            found += series.alias("").cast(pl.String).str.len_bytes().fill_null(0).to_numpy()
+    return found
+
+
+def all_bytes(batch: pl.DataFrame) -> int:
+    """Return how many bytes the values of all rows have."""
+    texts = (series.alias("").cast(pl.String).str.len_bytes().sum() for series in batch if _is_text(series.dtype))
+    return sum(map(_width, batch.dtypes)) * batch.height + sum(map(int, texts))
+
+
+def mean_bytes(batch: pl.DataFrame) -> float:
+    """Return how many bytes the values of a row have on average; 0 if there are no rows."""
+    return all_bytes(batch) / max(1, batch.height)
+
+
+def has_texts(types: Iterable[pl.DataType]) -> bool:
+    """Whether rows of these types may have any length."""
+    return any(map(_is_text, types))
+
+
+def _is_text(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
+
+
+def _width(dtype: pl.DataType) -> int:
+    return _VIEW if _is_text(dtype) else 8

@@ -1,0 +1,211 @@
+"""Tables with long texts are read, hashed, written and dealt in pieces of so many bytes, not only of so many rows."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from holdfast.errors import RowSourceError
+from holdfast.rows import batches as batches_
+from holdfast.rows import fingerprint
+from holdfast.rows.batches import cut, gathered, row_bytes
+from holdfast.rows.columns import TEXT
+from holdfast.rows.decks import cards as cards_
+from holdfast.rows.decks import sorting
+from holdfast.rows.decks.deal import deal
+from holdfast.rows.decks.deck import Cards
+from holdfast.rows.disk.column_writer import TextFiles
+from holdfast.rows.open import open_rows
+from holdfast.rows.scans import row_groups, scan
+from holdfast.rows.scans.files import Dialect, scan_path
+from holdfast.rows.scans.header import may_have_large_row_groups
+from holdfast.rows.scans.scan import Scan, scan_stream
+
+ROWS, SIZE = 3_000, 20_000
+rng = np.random.default_rng(1)
+LENGTHS = rng.integers(0, 1_000, ROWS)
+FRAME = pl.DataFrame(
+    {
+        "x": rng.random(ROWS),
+        "many": [None if i % 7 == 3 else f"{i} ".ljust(int(size), "ä") for i, size in enumerate(LENGTHS)],
+        "few": ["abc"[i % 3] * 500 for i in range(ROWS)],
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_, "BATCH_BYTES", SIZE)
+
+
+def bounded(found: list[pl.DataFrame]) -> None:
+    assert pl.concat(found).equals(FRAME)
+    assert max(row_bytes(batch).sum() for batch in found) <= SIZE
+    assert len(found) < 4 * row_bytes(FRAME).sum() / SIZE  # nor are they cut into shreds
+
+
+def test_rows_are_cut_by_bytes_and_put_together_again() -> None:
+    whole = list(cut(FRAME, ROWS))
+    bounded(whole)
+    bounded(list(gathered(FRAME.iter_slices(3), ROWS)))
+    assert [part.height for part in gathered(FRAME.iter_slices(3), 6)] == [6] * (ROWS // 6)
+    assert [part.height for part in cut(FRAME, 7, size=1)] == [1] * ROWS  # a row is never cut
+    assert list(cut(FRAME.clear(), 7)) == list(gathered([FRAME.clear()], 7)) == []
+
+
+def test_categories_count_with_their_texts() -> None:
+    named = FRAME.with_columns(pl.col("few").cast(pl.Categorical))
+    np.testing.assert_array_equal(row_bytes(named), row_bytes(FRAME))
+
+
+def written(folder: Path, form: str) -> Scan:
+    path = folder / f"t.{form.partition(' ')[0]}"
+    if form == "parquet large":
+        FRAME.write_parquet(path)
+    elif form == "parquet small":
+        FRAME.write_parquet(path, row_group_size=50)
+    elif form == "arrow":
+        FRAME.write_ipc(path)
+    elif form == "jsonl":
+        FRAME.write_ndjson(path)
+    elif form == "csv":
+        FRAME.write_csv(path)
+    elif form == "stream":
+        found = scan_stream(FRAME.to_arrow().to_reader())
+    else:
+        found = scan_stream(FRAME.lazy())
+    if path.exists():
+        found = scan_path(path, Dialect())
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("form", ["parquet large", "parquet small", "arrow", "jsonl", "csv", "stream", "lazy"])
+def test_every_scan_yields_batches_of_bounded_size(tmp_path: Path, form: str) -> None:
+    found = written(tmp_path, form)
+    found.open()
+    bounded(list(found.batches()))
+
+
+def test_large_row_groups_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "LARGE", 10_000)
+    frame = FRAME.with_columns(pl.col("x").cast(pl.Decimal(20, 6)).alias("price"))
+    path = tmp_path / "t.parquet"
+    frame.write_parquet(path, row_group_size=1_000)
+    found = scan_path(path, Dialect())
+    assert found is not None
+    found.open()
+    by_polars = found.frame.collect()
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", None)  # Polars is not asked
+    for after in (0, 1, 999, 1_000, 2_500, ROWS):
+        assert pl.concat([by_polars.clear(), *found.batches(after)]).equals(by_polars[after:])
+
+
+@pytest.mark.parametrize("name", ["a.b", "^x$"])
+def test_names_that_another_reader_takes_for_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(row_groups, "LARGE", 1)
+    frame = FRAME.rename({"many": name})
+    frame.write_parquet(tmp_path / "t.parquet")
+    found = scan_path(tmp_path / "t.parquet", Dialect())
+    assert found is not None
+    found.open()
+    assert pl.concat(found.batches()).equals(frame)
+
+
+def test_a_damaged_file_is_refused_whoever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "LARGE", 1)
+    path = tmp_path / "t.parquet"
+    FRAME.write_parquet(path, compression="zstd")
+    data = bytearray(path.read_bytes())
+    page = len(data) // 2  # among the texts
+    data[page : page + 2_000] = bytes(2_000)
+    path.write_bytes(data)
+    with pytest.raises(RowSourceError, match="damaged"):
+        open_rows(path)
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of texts are hashed or written at once."""
+    sizes: list[int] = []
+    of = fingerprint.Joined.of.__func__  # type: ignore[attr-defined]
+
+    def noted(cls: type, series: pl.Series) -> fingerprint.Joined:
+        joined: fingerprint.Joined = of(cls, series)
+        sizes.append(len(joined.data))
+        return joined
+
+    monkeypatch.setattr(fingerprint.Joined, "of", classmethod(noted))
+    return sizes
+
+
+def test_codes_that_become_texts_and_texts_that_are_hashed_again(tmp_path: Path, hashed: list[int]) -> None:
+    texts = FRAME["few"]
+    column = TextFiles(tmp_path, 0, "few", TEXT, 3)
+    for part in cut(texts.to_frame(), ROWS):
+        column.append(part.to_series())
+    column.append(pl.Series("few", ["d"]))  # one too many: all are written as texts
+    assert column.layout == "packed"
+    state = column.so_far()
+    column.abandon()
+    again = TextFiles(tmp_path, 0, "few", TEXT, 3, over=True)
+    again.go_on(state)
+    assert again.digest.line() == column.digest.line()
+    assert 0 < max(hashed) <= SIZE
+    again.abandon()
+
+
+def test_texts_in_memory_do_not_exceed_a_block_when_dealt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed: list[int]
+) -> None:
+    monkeypatch.setattr(cards_, "CHUNK_BYTES", SIZE)
+    monkeypatch.setattr(sorting, "BLOCK_BYTES", sorting._COPIES * SIZE)
+    monkeypatch.setattr(sorting, "LEAST", 1)
+    monkeypatch.setattr(fingerprint, "_MOST_BYTES", 5_000)
+    FRAME.write_parquet(tmp_path / "t.parquet")
+    blocks: list[int] = []
+    add = TextFiles.add_joined
+
+    def noted(self: TextFiles, texts: fingerprint.Joined, valid: object) -> None:
+        blocks.append(len(texts.data))
+        add(self, texts, valid)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TextFiles, "add_joined", noted)
+    deck = deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=ROWS, progress=False)
+    assert sum(blocks) > 10 * SIZE
+    # by the average length of the first rows, so only nearly
+    assert max(blocks) <= 2 * SIZE
+    assert max(hashed) <= 2 * SIZE
+    cards = Cards(tmp_path / "t.deck" / "0001")
+    known = {row[1]: row for row in FRAME.iter_rows()}
+    many = cards._stored["many"].part("many", 0, ROWS)
+    few = cards._stored["few"].part("few", 0, ROWS)
+    assert set(many.to_list()) <= set(known)
+    assert all(known[text][2] == other for text, other in zip(many, few, strict=True) if text is not None)
+    assert many.null_count() > 0
+    deck.close()
+
+
+def test_the_limits_of_rows_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "BATCH", 5)
+    found = scan_stream(FRAME.lazy())
+    assert found is not None
+    found.open()
+    assert {batch.height for batch in found.batches()} == {5}
+
+
+@pytest.mark.parametrize("rows", [10, 100, ROWS])
+def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int) -> None:
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    FRAME.write_parquet(path, row_group_size=rows)
+    about = pq.ParquetFile(path).metadata
+    largest = max(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    assert may_have_large_row_groups(path, largest - 1)
+    long = about.serialized_size > 1 << 15
+    assert may_have_large_row_groups(path, largest) == long
+    assert long == (rows == 10)
