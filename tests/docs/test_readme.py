@@ -11,7 +11,6 @@ import pytest
 import holdfast as hf
 from holdfast.guarantees.checks import Checks, ChecksSoFar
 from holdfast.guarantees.request import FULL_SCAN
-from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.guarantees.terms import Goal
 from holdfast.lab import baselines
 
@@ -107,15 +106,6 @@ def test_the_first_table_is_planned():
 def test_a_thousand_questions_to_a_thousand_rows_say_nothing():
     assert "a thousand questions to a thousand rows" in README
     assert hf.plan(rows=1_000, queries=1_000).vacuous
-
-
-def test_differences_and_histograms_of_small_tables_need_a_plan():
-    assert "below about 100,000 rows, begin with a plan (`queries=100`)" in README
-    six = OutcomeShares(6)  # a histogram of five bins; a difference has five outcomes
-    hf.plan(rows=100_000).standing.supports(six)
-    hf.plan(rows=10_000, queries=100).standing.supports(six)
-    with pytest.raises(hf.InvalidArgument, match="begin a session with a plan"):
-        hf.plan(rows=70_000).standing.supports(six)
 
 
 def test_the_margin_of_answers_that_read_less_is_planned():

@@ -247,6 +247,33 @@ class OutcomeShares(Statistic):
 
 
 @dataclass(frozen=True)
+class SomeShares(OutcomeShares):
+    """The share of each of several outcomes; one more outcome, the last, is all others, and is not reported."""
+
+    @property
+    def intervals(self) -> int:
+        """One for each outcome that is reported."""
+        return self.outcomes - 1
+
+    @cached_property
+    def reported(self) -> tuple[int, ...]:
+        """All but the last."""
+        return tuple(range(self.outcomes - 1))
+
+    def columns(self, values: Values) -> Columns:
+        """One column for each outcome that is reported: whether the row has it."""
+        return super().columns(values)[:-1]
+
+    def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
+        """Debiased shares."""
+        return super().from_counts(counts, draws, mass=mass)[:-1]
+
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
+        """One interval for each outcome that is reported."""
+        return guarantee.shares(release, self.outcomes - 1)
+
+
+@dataclass(frozen=True)
 class SharesWithin(OutcomeShares):
     """The share of each of several outcomes among rows inside a group; one more outcome, the last, is outside."""
 

@@ -16,7 +16,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics.moments import QuadraticForm
-from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SharesWithin, Statistic
+from holdfast.guarantees.statistic import (
+    GroupMean,
+    OneMean,
+    OneShare,
+    OutcomeShares,
+    SharesWithin,
+    SomeShares,
+    Statistic,
+)
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.position import Category, Position, places
@@ -278,10 +286,56 @@ class Bins(Measure):
 
 
 @dataclass(frozen=True)
+class SomeOutcomes(Composed):
+    """Some outcomes of a histogram, from `start` to `stop` - 1; the last outcome is all others."""
+
+    histogram: Histogram | Bins
+    start: int
+    stop: int
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """The shares of these outcomes."""
+        return SomeShares(self.stop - self.start + 1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each outcome is called."""
+        return (*self.histogram.labels[self.start : self.stop], "all others")
+
+    @property
+    def value(self) -> RowFunction:
+        """What the histogram is of."""
+        return self.histogram.value
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return self.histogram.text
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        own = self.histogram.identity
+        return None if own is None else encode_facts({"kind": "some", "of": own, "from": self.start, "to": self.stop})
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions of the histogram."""
+        return self.histogram.functions
+
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
+        """Return the number of the outcome per row, counted from `start`."""
+        outcomes: Any = self.histogram.combined(row_values)
+        inside, last = (outcomes >= self.start) & (outcomes < self.stop), self.stop - self.start
+        return np.where(inside, outcomes - self.start, last)
+
+
+@dataclass(frozen=True)
 class HistogramWithin(Composed):
     """A histogram of the rows for which a condition is true; the last outcome is all other rows."""
 
-    histogram: Histogram | Bins
+    histogram: Histogram | Bins | SomeOutcomes
     where: RowFunction
 
     @cached_property

@@ -5,13 +5,12 @@ price.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
-from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
@@ -149,11 +148,7 @@ def difference(
         )
         return _result(values[0] - values[1], gap, span) | {"first": first, "second": second}
 
-    question = context.question(DIFFERENCE.name, passes[0], draws, run)
-    if len(passes) == 1:
-        return question
-    cost = Cost(2 * question.cost.charge, 2 * question.cost.intervals)
-    return replace(question, cost=cost, rows_read=2 * question.rows_read, work=2 * question.work)
+    return context.question_in_passes(DIFFERENCE.name, passes, draws, run)
 
 
 def _paired(

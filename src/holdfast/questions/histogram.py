@@ -1,14 +1,20 @@
-"""The share of every declared category or bin, and of everything else, in one pass."""
+"""The share of every declared category or bin, and of everything else.
+
+They are asked in one pass over drawn rows or, where so many outcomes would be noisy, in several: each is about some of
+them and all others together, so that three quarters of its draws stay unchanged. That costs one unit a draw more.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import nan
 from typing import Annotated, Any
 
 from holdfast import notebook
 from holdfast.queries.build import build_histogram
-from holdfast.queries.measures import HistogramWithin
+from holdfast.queries.measures import Bins, Histogram, HistogramWithin, SomeOutcomes
+from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.questions.kind import kind_of
@@ -92,7 +98,7 @@ def histogram(
     rows_per_query: RowsPerQuery = None,
     mechanism: ByMechanism = None,
 ) -> Question:
-    """Return the share of each declared category (or bin) and of everything else, in one pass.
+    """Return the share of each declared category (or bin) and of everything else.
 
     Parameters
     ----------
@@ -116,14 +122,30 @@ def histogram(
     """
     context = context.by(mechanism)
     built = build_histogram(query, context.schema, categories=categories, bins=bins, where=where)
-    draws = context.draws(built, rows_per_query)
+    draws, passes = context.draws(built, rows_per_query), _passes(built, context.answering.most_at_once)
 
     def run(drawing: Drawing) -> Result:
-        pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
+        drawing = drawing.under(context.guarantee)
+        found = [estimate for one, count in passes for estimate in drawing.estimates(one, draws)[:count]]
+        pairs = zip(built.labels, found, strict=True)
         return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}
 
+    question = context.question_in_passes(HISTOGRAM.name, [one for one, _ in passes], draws, run)
     counted = built.histogram if isinstance(built, HistogramWithin) else built
-    return context.said_published(context.question(HISTOGRAM.name, built, draws, run), counted.value.columns)
+    return context.said_published(question, counted.value.columns)
+
+
+def _passes(built: Histogram | Bins | HistogramWithin, most: int) -> list[tuple[Composed, int]]:
+    """Return what each pass asks, with at most `most` outcomes if it can be, and how many categories it is about."""
+    counted, where = (built.histogram, built.where) if isinstance(built, HistogramWithin) else (built, None)
+    count, others = counted.statistic.outcomes, 1 if where is None else 2  # of each pass: all others, and rows outside
+    if built.statistic.outcomes <= most:
+        return [(built, count)]
+    assert not isinstance(counted, SomeOutcomes)  # nobody builds a pass of a pass
+    number = -(-count // max(1, most - others))
+    edges = [count * place // number for place in range(number + 1)]
+    some = [(SomeOutcomes(counted, start, stop), stop - start) for start, stop in pairwise(edges)]
+    return [(one if where is None else HistogramWithin(one, where), size) for one, size in some]
 
 
 HISTOGRAM = kind_of(histogram, HistogramAnswer)

@@ -290,6 +290,21 @@ class Context:
             whole=query.speaks_of_units,
         )
 
+    def question_in_passes(
+        self, kind: str, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
+    ) -> Question:
+        """Return the question that one release of each pass answers; text and identity of the first stand for all."""
+        question = self.question(kind, passes[0], draws, run)
+        if len(passes) == 1:
+            return question
+        prices = [self.price(one, draws) for one in passes]
+        return replace(
+            question,
+            cost=Cost(sum(cost.charge for cost, _ in prices), sum(cost.intervals for cost, _ in prices)),
+            rows_read=sum(rows for _, rows in prices),
+            work=len(passes) * question.work,
+        )
+
     def forecast(
         self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
     ) -> Forecast:

@@ -437,15 +437,29 @@ def test_a_table_of_one_row_is_refused_as_such(tmp_path: Path) -> None:
 
 
 def test_a_question_too_noisy_without_a_plan_says_what_does_work() -> None:
-    """On 20,000 rows without a plan, a histogram has too many outcomes; one category at a time and a plan both work."""
-    rows = {"group": [number % 3 for number in range(20_000)], "y": [number % 3 == 0 for number in range(20_000)]}
-    with hf.Session(rows, seed=1) as session:
-        with pytest.raises(hf.InvalidArgument, match=r"or about one group at a time; or begin a session with a plan"):
-            session.histogram("group", categories=[0, 1, 2])
-        assert session.mean("group = 0").low > 0
-        assert session.difference("y", "group = 0", "group = 1").low > 0  # in a pass for each group
+    """On 20,000 rows without a plan, the area under a curve has too many outcomes; with a plan it has not."""
+    rows = {"x": [number % 100 / 100 for number in range(20_000)], "y": [number % 3 == 0 for number in range(20_000)]}
+    asked = {"positive": "y", "within": (0, 1), "cuts": [0.2, 0.4, 0.6, 0.8]}
     with pytest.raises(hf.InvalidArgument) as refused, hf.Session(rows, seed=1) as session:
-        session.histogram("group", categories=[0, 1, 2])
+        session.auc("x", **asked)
+    assert "or about one group at a time; or begin a session with a plan" in str(refused.value)
     assert "a plan (--queries 100), with less." in spell(str(refused.value), {})
-    with hf.Session(rows, seed=1, queries=100) as planned:
-        assert planned.histogram("group", categories=[0, 1, 2])[0].high < 1
+    with hf.Session(rows, seed=1, queries=20) as planned:
+        assert planned.auc("x", **asked).high <= 1
+
+
+def test_what_a_newcomer_asks_of_a_small_table_is_answered() -> None:
+    """Without a plan, draws with four or more outcomes would be mostly noise: there are more passes instead."""
+    rows = {"group": [number % 3 for number in range(5_000)], "y": [number % 3 == 0 for number in range(5_000)]}
+    with hf.Session(rows, seed=1) as session:
+        histogram = session.histogram("group", categories=[0, 1, 2])
+        within = session.histogram("group", categories=[0, 1, 2], where="group < 2")
+        for answer, truth in ((histogram, (1 / 3, 1 / 3, 1 / 3, 0)), (within, (1 / 2, 1 / 2, 0, 0))):
+            assert list(answer) == ["0", "1", "2", "other"]
+            for each, share in zip(answer.values(), truth, strict=True):
+                assert each.low <= share <= each.high
+                assert each.high - each.low < 0.9
+        assert histogram.rows_read > session.mean("y").rows_read
+        assert session.price("group", "histogram", categories=[0, 2]).answers == 3
+        assert session.histogram("group", categories=[0, 1, 2]).cached
+        assert session.difference("y", "group = 0", "group = 1").low > 0
