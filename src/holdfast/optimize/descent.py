@@ -110,7 +110,7 @@ class Descent:
         point = center = self.domain.center  # sums are relative to the center: far from zero they would lose precision
         points, gradients = 0.0 * point, 0.0 * point
         inner = squares = seen = 0.0
-        for t, weight in enumerate(weights, start=1):
+        for t, weight in enumerate(weights.tolist(), start=1):
             gradient = self.gradient(point, source, rng) + l2 * point
             moved = point - center
             points += weight * moved

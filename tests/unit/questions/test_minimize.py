@@ -215,6 +215,7 @@ def test_an_excess_goal_sets_the_iterations(rows):
 def test_every_average_comes_near(rows, average):
     answer = session(rows, queries=20).minimize(MedianLoss(("x0", "x1")), box=(-1, 1), average=average)
     assert np.abs(answer.point).max() < 0.25  # 3,000 coins a coordinate: .25 is more than ten of their deviations
+    assert type(answer.excess_bound) is float  # as the ledger gives it back
 
 
 @pytest.mark.parametrize(
