@@ -99,9 +99,9 @@ class CoinGuarantee(AnswerGuarantee):
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""
         tally = self.tally(release)
-        counts = [tally.count(part) for part in range(1, count + 1)]
+        counts = [tally.count(part) for part in range(1, len(tally.reported))]  # all of the group make up its share
         shares, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
-        return [self._group((low, high), group) for low, high in shares.tolist()]
+        return [self._group((low, high), group) for low, high in shares[:count].tolist()]
 
     def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
         """Unions of cells within each group, each widened as a group's mean."""

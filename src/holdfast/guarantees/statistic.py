@@ -289,7 +289,7 @@ class SharesWithin(OutcomeShares):
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
         """Each share over the share inside; equal shares for a group that seems empty."""
         inside, rest = 1 - means[0], means[1:]
-        return tuple(clip(mean / inside) if inside > 0 else 1 / len(rest) for mean in rest)
+        return tuple(clip(mean / inside) if inside > 0 else 1 / (self.outcomes - 1) for mean in rest)
 
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
         """Debiased shares, each over the share inside."""
@@ -299,6 +299,28 @@ class SharesWithin(OutcomeShares):
     def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval for each outcome inside."""
         return guarantee.shares_within(release, self.outcomes - 1)
+
+
+@dataclass(frozen=True)
+class SomeSharesWithin(SharesWithin):
+    """The same, but the last outcome inside is all others, and is not reported."""
+
+    @property
+    def intervals(self) -> int:
+        """One for the outcome outside, and one for each outcome that is reported."""
+        return self.outcomes - 1
+
+    def columns(self, values: Values) -> Columns:
+        """Whether a row is outside, then whether it has each outcome that is reported."""
+        return super().columns(values)[:-1]
+
+    def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
+        """Debiased shares, each over the share inside."""
+        return super().from_counts(counts, draws, mass=mass)[:-1]
+
+    def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
+        """One interval for each outcome that is reported."""
+        return guarantee.shares_within(release, self.outcomes - 2)
 
 
 def clip(x: float) -> float:

@@ -23,6 +23,7 @@ from holdfast.guarantees.statistic import (
     OutcomeShares,
     SharesWithin,
     SomeShares,
+    SomeSharesWithin,
     Statistic,
 )
 from holdfast.queries.evaluate import RowFunction, booleans, floats
@@ -341,7 +342,8 @@ class HistogramWithin(Composed):
     @cached_property
     def statistic(self) -> Statistic:
         """The share of each category among the rows inside."""
-        return SharesWithin(self.histogram.statistic.outcomes + 1)
+        some = isinstance(self.histogram, SomeOutcomes)
+        return (SomeSharesWithin if some else SharesWithin)(self.histogram.statistic.outcomes + 1)
 
     @property
     def labels(self) -> tuple[str, ...]:

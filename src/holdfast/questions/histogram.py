@@ -1,7 +1,8 @@
 """The share of every declared category or bin, and of everything else.
 
 They are asked in one pass over drawn rows or, where so many outcomes would be noisy, in several: each is about some of
-them and all others together, so that three quarters of its draws stay unchanged. That costs one unit a draw more.
+them and all others together, so that three quarters of its draws stay unchanged. That costs one unit a draw more; with
+`where`, one for every pass.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,26 +127,26 @@ def histogram(
 
     def run(drawing: Drawing) -> Result:
         drawing = drawing.under(context.guarantee)
-        found = [estimate for one, count in passes for estimate in drawing.estimates(one, draws)[:count]]
+        found = [estimate for one in passes for estimate in drawing.estimates(one, draws)]
         pairs = zip(built.labels, found, strict=True)
         return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}
 
-    question = context.question_in_passes(HISTOGRAM.name, [one for one, _ in passes], draws, run)
+    question = context.question_in_passes(HISTOGRAM.name, built, passes, draws, run)
     counted = built.histogram if isinstance(built, HistogramWithin) else built
     return context.said_published(question, counted.value.columns)
 
 
-def _passes(built: Histogram | Bins | HistogramWithin, most: int) -> list[tuple[Composed, int]]:
-    """Return what each pass asks, with at most `most` outcomes if it can be, and how many categories it is about."""
-    counted, where = (built.histogram, built.where) if isinstance(built, HistogramWithin) else (built, None)
-    count, others = counted.statistic.outcomes, 1 if where is None else 2  # of each pass: all others, and rows outside
+def _passes(built: Histogram | Bins | HistogramWithin, most: int) -> list[Composed]:
+    """Return what each pass asks, with at most `most` outcomes if it can be."""
     if built.statistic.outcomes <= most:
-        return [(built, count)]
+        return [built]
+    counted, where = (built.histogram, built.where) if isinstance(built, HistogramWithin) else (built, None)
     assert not isinstance(counted, SomeOutcomes)  # nobody builds a pass of a pass
+    count, others = counted.statistic.outcomes, 1 if where is None else 2  # of each pass: all others, and rows outside
     number = -(-count // max(1, most - others))
     edges = [count * place // number for place in range(number + 1)]
-    some = [(SomeOutcomes(counted, start, stop), stop - start) for start, stop in pairwise(edges)]
-    return [(one if where is None else HistogramWithin(one, where), size) for one, size in some]
+    some = [SomeOutcomes(counted, start, stop) for start, stop in pairwise(edges)]
+    return list(some) if where is None else [HistogramWithin(one, where) for one in some]
 
 
 HISTOGRAM = kind_of(histogram, HistogramAnswer)

@@ -252,6 +252,7 @@ class Context:
         requested: float | None = None,
         text: str | None = None,
         hint: Callable[[], str | None] = lambda: None,
+        of: Query | None = None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -268,17 +269,20 @@ class Context:
             The question in words, if not the text of its query; it is then part of its identity.
         hint
             What else a price says.
+        of
+            What is asked, if the query is only one pass of it.
         """
+        asked = of or query
         cost, rows_read = _price(self.answering, query.statistic, draws)
         unusual = requested is None and draws != self.rows_per_query
         reads = draws if unusual else None if requested is None else f"margin {requested!r}"
-        identity = identity_of(query, reads, self.mechanism)
-        usual = identity_of(query, None, self.mechanism) if unusual and self.reads_fewer else None
+        identity = identity_of(asked, reads, self.mechanism)
+        usual = identity_of(asked, None, self.mechanism) if unusual and self.reads_fewer else None
         if text is not None:
             identity, usual = (each and encode({"kind": kind, "of": each, "text": text}) for each in (identity, usual))
         return Question(
             kind,
-            text or query.text,
+            text or asked.text,
             identity,
             cost,
             rows_read,
@@ -291,10 +295,10 @@ class Context:
         )
 
     def question_in_passes(
-        self, kind: str, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
+        self, kind: str, whole: Query, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
     ) -> Question:
-        """Return the question that one release of each pass answers; text and identity of the first stand for all."""
-        question = self.question(kind, passes[0], draws, run)
+        """Return the question that one release of each pass answers: the same however many passes there are."""
+        question = self.question(kind, passes[0], draws, run, of=whole)
         if len(passes) == 1:
             return question
         prices = [self.price(one, draws) for one in passes]

@@ -87,11 +87,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("plan", [{"queries": 300}, {"queries": 300, "guarantee": "posterior"}])
+@pytest.mark.parametrize("plan", [{"queries": 300}, {"queries": 300, "guarantee": "posterior"}, {}])
 def test_statements_are_charged(plan: dict[str, Any], made: list[float]) -> None:
-    """But for `top`, which leaves the interval of all other texts unsaid: its own tests count."""
+    """But for `top`, which leaves the interval of all other texts unsaid: its own tests count.
+
+    Without a plan, histograms and differences have several passes, and areas under curves are refused as noise.
+    """
     with hf.Session(DATA, seed=1, bounds={"x": (0, 1), "gaps": (0, 1)}, **plan) as session:
-        for query, kind, options in ASKED:
+        for query, kind, options in (one for one in ASKED if plan or one[1] != "auc"):
             made.clear()
             before = session.ledger.spent.intervals
             session.ask(query, kind, **options)

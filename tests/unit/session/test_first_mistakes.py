@@ -18,6 +18,7 @@ import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
 from holdfast.cli.messages import spell
+from holdfast.guarantees import coins
 from holdfast.rows.columns import LocalTimes
 from holdfast.rows.scans.files import NumbersAsText, UnclearDates
 from holdfast.service.client import RemoteSession
@@ -461,5 +462,28 @@ def test_what_a_newcomer_asks_of_a_small_table_is_answered() -> None:
                 assert each.high - each.low < 0.9
         assert histogram.rows_read > session.mean("y").rows_read
         assert session.price("group", "histogram", categories=[0, 2]).answers == 3
+        assert session.price("group", "histogram", categories=[0, 2], where="y").answers == 6  # a mean of three groups
         assert session.histogram("group", categories=[0, 1, 2]).cached
         assert session.difference("y", "group = 0", "group = 1").low > 0
+
+
+def test_how_many_passes_there_are_is_no_part_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was answered in one pass stays free when it would be asked in several: no choice among draws, no charge."""
+    rows = {"group": [number % 3 for number in range(100_000)], "y": [number % 3 == 0 for number in range(100_000)]}
+    with hf.Session(rows, seed=1) as session:
+
+        def ask() -> list[hf.Answer]:
+            return [
+                session.histogram("group", categories=[0, 1, 2]),
+                session.histogram("group", categories=[0, 1, 2], where="group < 2"),
+                session.difference("y", "group = 0", "group = 1"),
+            ]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(coins, "MOST_RANDOM", 1.0)
+            patched.setattr(coins, "MOST_RANDOM_OF_BOTH", 1.0)
+            once = ask()
+        again = ask()
+        assert [one.rows_read for one in once] == [once[0].rows_read] * 3
+        assert [one.cached for one in again] == [True] * 3
+        assert [one.seq for one in again] == [one.seq for one in once]
