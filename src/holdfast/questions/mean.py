@@ -197,7 +197,9 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
         narrower = _slices_hint(context, grouped.inner, draws)
-        return Forecast(widths=context.group_widths(parts[0], draws), remarks=(saved if count > 1 else None, narrower))
+        return Forecast(
+            widths=context.group_widths(parts[0], draws, cost), remarks=(saved if count > 1 else None, narrower)
+        )
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     question = Question(

@@ -302,11 +302,13 @@ class Context:
         if len(passes) == 1:
             return question
         prices = [self.price(one, draws) for one in passes]
+        cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
         return replace(
             question,
-            cost=Cost(sum(cost.charge for cost, _ in prices), sum(cost.intervals for cost, _ in prices)),
+            cost=cost,
             rows_read=sum(rows for _, rows in prices),
             work=len(passes) * question.work,
+            forecast=lambda _: Forecast(widths=self.group_widths(passes[0], draws, cost)),
         )
 
     def forecast(
@@ -341,18 +343,20 @@ class Context:
         check.whole(population=population)
         return int(population)
 
-    def group_widths(self, query: Query, draws: int) -> Widths:
+    def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
         """Return how wide groups will be, in the question's units, if their means are middling.
 
         Parameters
         ----------
         query, draws
             What is asked in one pass, and its draws.
+        cost
+            What all passes cost, if there are several: every group is certified after the draws of all of them.
         """
         (low, high), statistic = query.bounds, query.statistic
         if not isinstance(statistic, GroupMean):
             return ()
-        certifying = self.certifying(self.price(query, draws)[0]).answering()
+        certifying = self.certifying(cost or self.price(query, draws)[0]).answering()
         shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
         found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
         return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)

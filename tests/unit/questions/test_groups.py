@@ -154,6 +154,20 @@ def test_a_price_says_how_wide_groups_will_be_and_how_many_passes_it_takes() -> 
 
 
 @pytest.mark.parametrize(
+    ("kind", "options"),
+    [("mean", {"by": "g", "groups": [*"abcde"]}), ("difference", {"group": "g = 'a'", "other": "g = 'b'"})],
+)
+def test_a_price_counts_the_draws_of_all_passes(kind: str, options: dict[str, Any]) -> None:
+    rows = {"g": [*"abcde"] * 4_000, "b": [number // 5 % 2 == 0 for number in range(20_000)]}
+    with Session(rows, seed=1) as session:
+        _, (share, margin) = session.price("b", kind, **options).widths[-2:]
+        answer = session.ask("b", kind, **options)
+        groups = [one for _, one in (answer.rows() if kind == "mean" else answer.parts)]
+    assert share == 0.2
+    assert margin == pytest.approx(np.mean([one.high - one.low for one in groups]) / 2, rel=0.05)
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"groups": ["a"]}, "groups are values of by"),
