@@ -196,7 +196,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-        narrower = _slices_hint(context, grouped.inner, draws)
+        narrower = _slices_hint(context, grouped.inner, draws, "in large groups, ")
         return Forecast(
             widths=context.group_widths(parts[0], draws, cost), remarks=(saved if count > 1 else None, narrower)
         )
@@ -326,14 +326,14 @@ def mean(
     return context.question(MEAN.name, built, draws, run, scale=1.0, requested=margin, hint=hint)
 
 
-def _slices_hint(context: Context, measure: Share | Mean, draws: int) -> str | None:
-    """Return the remark that slices would be narrower, with an example, where they may be."""
+def _slices_hint(context: Context, measure: Share | Mean, draws: int, only: str = "") -> str | None:
+    """Return the remark that slices would be narrower, with an example, where they may be; `only`: for what."""
     sliceable = isinstance(measure, Mean) and context.mechanism is None and context.answering.covers_slices
     if not sliceable or draws < LEAST:
         return None
     low, high = measure.bounds
     cuts = ", ".join(f"{low + (high - low) * part:.3g}" for part in EXAMPLE_CUTS)
-    return f"narrower for as much, where most values lie in a part of the range: give slices, such as {cuts}"
+    return f"narrower for as much, {only}where most values lie in a part of the range: give slices, such as {cuts}"
 
 
 def _leave_out(beside: str, **options: object) -> None:
