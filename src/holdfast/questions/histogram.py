@@ -22,6 +22,8 @@ from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
 
+MOST_PASSES = 16
+
 
 @dataclass(frozen=True, repr=False)
 class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
@@ -137,13 +139,18 @@ def histogram(
 
 
 def _passes(built: Histogram | Bins | HistogramWithin, most: int) -> list[Composed]:
-    """Return what each pass asks, with at most `most` outcomes if it can be."""
+    """Return what each pass asks, with at most `most` outcomes, or one with all if that took too many passes.
+
+    Very many passes would take so much of the budget that no later answer said anything; one pass is refused as noise.
+    """
     if built.statistic.outcomes <= most:
         return [built]
     counted, where = (built.histogram, built.where) if isinstance(built, HistogramWithin) else (built, None)
     assert not isinstance(counted, SomeOutcomes)  # nobody builds a pass of a pass
     count, others = counted.statistic.outcomes, 1 if where is None else 2  # of each pass: all others, and rows outside
     number = -(-count // max(1, most - others))
+    if number > MOST_PASSES:
+        return [built]
     edges = [count * place // number for place in range(number + 1)]
     some = [SomeOutcomes(counted, start, stop) for start, stop in pairwise(edges)]
     return list(some) if where is None else [HistogramWithin(one, where) for one in some]

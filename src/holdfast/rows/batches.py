@@ -5,13 +5,13 @@ a batch makes copies of it. The bytes of a text count as often as the text occur
 little memory in Polars, until texts are hashed or written one after another.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 16 << 20
 _VIEW = 16  # bytes of a text in Polars, besides its characters
 
 
@@ -41,21 +41,31 @@ def spans(ends: NDArray[np.int64], rows: int, size: int | None = None) -> Iterat
 
 
 def gathered(batches: Iterable[pl.DataFrame], rows: int, size: int | None = None) -> Iterator[pl.DataFrame]:
-    """Put batches together while they stay within the same limits as those of `cut`, and cut larger ones."""
+    """Put batches together while they stay within the same limits as those of `cut`, and cut larger ones.
+
+    Only what was put together is measured: small batches are taken to have rows as long as those before them.
+    """
     waiting: list[pl.DataFrame] = []
-    height, held, size = 0, 0, BATCH_BYTES if size is None else size
+    height, mean, size = 0, -1.0, BATCH_BYTES if size is None else size
     for batch in batches:
-        whole = all_bytes(batch)
-        fits = batch.height <= rows and whole <= size
-        for part in [batch] if fits and batch.height else cut(batch, rows, size):
-            more = whole if fits else all_bytes(part)
-            if waiting and (height + part.height > rows or held + more > size):
-                yield pl.concat(waiting)
-                waiting, height, held = [], 0, 0
-            waiting.append(part)
-            height, held = height + part.height, held + more
-    if waiting:
-        yield pl.concat(waiting)
+        mean = mean_bytes(batch) if mean < 0 else mean
+        if waiting and (height + batch.height > rows or (height + batch.height) * mean > size):
+            mean = yield from _within(pl.concat(waiting), rows, size)
+            waiting, height = [], 0
+        waiting.append(batch)
+        height += batch.height
+    if height:
+        yield from _within(pl.concat(waiting), rows, size)
+
+
+def _within(batch: pl.DataFrame, rows: int, size: int) -> Generator[pl.DataFrame, None, float]:
+    """Yield a batch, cut if it is beyond the limits; return how many bytes its rows have on average."""
+    mean = mean_bytes(batch)
+    if batch.height > rows or mean * batch.height > size:
+        yield from cut(batch, rows, size)
+    else:
+        yield batch
+    return mean
 
 
 def row_bytes(batch: pl.DataFrame) -> NDArray[np.int64]:

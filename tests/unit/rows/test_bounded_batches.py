@@ -17,7 +17,7 @@ from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans import row_groups, scan
+from holdfast.rows.scans import header, row_groups, scan
 from holdfast.rows.scans.files import Dialect, scan_path
 from holdfast.rows.scans.header import may_have_large_row_groups
 from holdfast.rows.scans.scan import Scan, scan_stream
@@ -161,8 +161,9 @@ def test_codes_that_become_texts_and_texts_that_are_hashed_again(tmp_path: Path,
 def test_texts_in_memory_do_not_exceed_a_block_when_dealt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed: list[int]
 ) -> None:
-    monkeypatch.setattr(cards_, "CHUNK_BYTES", SIZE)
-    monkeypatch.setattr(sorting, "BLOCK_BYTES", sorting._COPIES * SIZE)
+    size = 150_000  # a hundred cards: which cards are in a block hardly shows in its size
+    monkeypatch.setattr(cards_, "CHUNK_BYTES", size)
+    monkeypatch.setattr(sorting, "BLOCK_BYTES", sorting._COPIES * size)
     monkeypatch.setattr(sorting, "LEAST", 1)
     monkeypatch.setattr(fingerprint, "_MOST_BYTES", 5_000)
     FRAME.write_parquet(tmp_path / "t.parquet")
@@ -175,10 +176,10 @@ def test_texts_in_memory_do_not_exceed_a_block_when_dealt(
 
     monkeypatch.setattr(TextFiles, "add_joined", noted)
     deck = deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=ROWS, progress=False)
-    assert sum(blocks) > 10 * SIZE
+    assert sum(blocks) > 10 * size
     # by the average length of the first rows, so only nearly
-    assert max(blocks) <= 2 * SIZE
-    assert max(hashed) <= 2 * SIZE
+    assert max(blocks) <= 2 * size
+    assert max(hashed) <= 2 * size
     cards = Cards(tmp_path / "t.deck" / "0001")
     known = {row[1]: row for row in FRAME.iter_rows()}
     many = cards._stored["many"].part("many", 0, ROWS)
@@ -198,8 +199,10 @@ def test_the_limits_of_rows_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("rows", [10, 100, ROWS])
-def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int) -> None:
+def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
+
+    monkeypatch.setattr(header, "_SHORT", 1 << 15)
 
     path = tmp_path / "t.parquet"
     FRAME.write_parquet(path, row_group_size=rows)

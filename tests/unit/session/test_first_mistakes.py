@@ -465,6 +465,10 @@ def test_what_a_newcomer_asks_of_a_small_table_is_answered() -> None:
         assert session.price("group", "histogram", categories=[0, 2], where="y").answers == 6  # a mean of three groups
         assert session.histogram("group", categories=[0, 1, 2]).cached
         assert session.difference("y", "group = 0", "group = 1").low > 0
+        spent = session.ledger.spent
+        with pytest.raises(hf.InvalidArgument, match="Ask about fewer categories at once"):
+            session.histogram("group", categories=range(2_000))  # no later answer would say anything
+        assert session.ledger.spent == spent
 
 
 def test_how_many_passes_there_are_is_no_part_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows import batches
 from holdfast.rows.columns import keeps
 from holdfast.rows.scans import scan
-from holdfast.rows.scans.header import required_columns
+from holdfast.rows.scans.header import required_columns, row_groups
 from holdfast.rows.scans.objects import REMOTE, listed
 from holdfast.rows.scans.row_groups import RowGroups
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
@@ -188,9 +188,17 @@ class FileScan(LazyScan):
         return super().reading(after, rows)
 
     def at_once(self, rows: int | None) -> int:
-        """Return how many rows with texts Polars may hand over at once: lines of a text file are as long as values."""
+        """Return how many rows with texts Polars may hand over at once.
+
+        Lines of a text file are as long as values, and the footer of a Parquet file tells how long rows are.
+        """
+        few = super().at_once(rows)
+        if self.format == "Parquet" and self.files:
+            groups = [row_groups(path) for path in self.files]
+            longest = max((size / count for each in groups for size, count in each or () if count), default=1.0)
+            return few if None in groups else max(few, min(scan.BATCH, int(batches.BATCH_BYTES / longest)))
         if self.format not in ("CSV", "JSON lines") or not self.files or not rows:
-            return super().at_once(rows)
+            return few
         size = sum(path.stat().st_size for path in self.files)
         return max(1, min(scan.BATCH, rows * (batches.BATCH_BYTES // 4) // max(1, size)))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _CONTINUATION = 0xFFFFFFFF
-_SHORT = 1 << 15  # bytes of a footer that is parsed here; for a longer one, importing a library takes less time
+_SHORT = 1 << 18  # bytes of a footer that is parsed here; for a longer one, importing a library takes less time
 
 
 def required_columns(path: Path, format_name: str) -> frozenset[str]:
@@ -25,14 +25,22 @@ def required_columns(path: Path, format_name: str) -> frozenset[str]:
         return frozenset()  # damaged, or another format version: the reader of the values reports it
 
 
-def may_have_large_row_groups(path: Path, size: int) -> bool:
-    """Whether a Parquet file has row groups of more bytes than this, uncompressed; also if its footer is long."""
+def row_groups(path: Path) -> list[tuple[int, int]] | None:
+    """Return the bytes, uncompressed, and the rows of each row group of a Parquet file; None if its footer is long."""
     try:
         with path.open("rb") as file:
             footer = _footer(file)
-            return len(footer) > _SHORT or any(group[2] > size for group in _Thrift(footer).struct(until=4)[4])
+            if len(footer) > _SHORT:
+                return None
+            return [(group[2], group[3]) for group in _Thrift(footer).struct(until=4)[4]]
     except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError, struct.error):
-        return True
+        return None
+
+
+def may_have_large_row_groups(path: Path, size: int) -> bool:
+    """Whether a Parquet file has row groups of more bytes than this, uncompressed; also if its footer is long."""
+    groups = row_groups(path)
+    return groups is None or any(each > size for each, _ in groups)
 
 
 def _footer(file: BinaryIO) -> bytes:
