@@ -9,15 +9,15 @@ PostgreSQL at a million rows a second.
 Refuted if a printed ratio misses its goal at full size. At the small size everything fits the caches, and goals are not
 set. Contenders take turns in one process, ten answers in a row each, as a session asks them: the first one after a
 reader of random rows finds the caches emptied. The table is ten links to one file, which is scanned and dealt ten
-times: writing ten of them would take longer than what is measured. Random rows are read from a column of the deck
-itself, which is as long as the table's. Scans and deals are the better of two: memory that a virtual machine has not
-used for a while is made by its host first, ten times slower than it is filled. Cold: the system is asked to forget the
-file before every repetition, which then maps it anew; disks that cache by themselves flatter random rows. The first
-answer from a cold deck waits for the disk like any read; what is compared with the goal is the mean of twenty answers
-in a row, as a session asks them, and the first one is shown beside it. Memory is the largest resident set of a process
-that does nothing but deal, in which files that are mapped count as well. A sample by DuckDB or Polars reads the files,
-and Lance's `take` its own format; none is what the guarantee needs (draws with replacement, fresh for every question).
-They are here for comparison.
+times: writing ten of them would take longer than what is measured; a hundred links are 10^9 rows. Random rows are read
+from a column of the deck itself, which is as long as the table's. Scans and deals are the better of two: memory that a
+virtual machine has not used for a while is made by its host first, ten times slower than it is filled. Cold: the system
+is asked to forget the file before every repetition, which then maps it anew; disks that cache by themselves flatter
+random rows. The first answer from a cold deck waits for the disk like any read; what is compared with the goal is the
+mean of twenty answers in a row, as a session asks them, and the first one is shown beside it. Memory is the largest
+resident set of a process that does nothing but deal, in which files that are mapped count as well. A sample by DuckDB
+or Polars reads the files, and Lance's `take` its own format; none is what the guarantee needs (draws with replacement,
+fresh for every question). They are here for comparison.
 """
 
 import json
@@ -93,8 +93,13 @@ def write_table(folder: Path, n: int) -> str:
     )
     folder.mkdir()
     frame.write_parquet(folder / "0.parquet")
-    for i in range(1, LINKS):
-        (folder / f"{i}.parquet").hardlink_to(folder / "0.parquet")
+    return linked(folder, folder / "0.parquet", range(1, LINKS))
+
+
+def linked(folder: Path, file: Path, numbers: range) -> str:
+    """Link a file into a folder so often; return what names all files there."""
+    for i in numbers:
+        (folder / f"{i}.parquet").hardlink_to(file)
     return str(folder / "*.parquet")
 
 
@@ -104,12 +109,32 @@ def dealt_by_a_process(source: str, deck: Path, cards: int) -> dict[str, float]:
     return found
 
 
+def scanned(files: str) -> tuple[float, float]:
+    """Scan files by Polars; return seconds, by the clock and of CPU."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    pl.scan_parquet(files).select(pl.all().max()).collect(engine="streaming")
+    return time.perf_counter() - begin, time.process_time() - cpu
+
+
+def from_more_rows(found: Found, file: Path, folder: Path, n: int, full: bool) -> None:
+    """The same cards from ten times the rows, once."""
+    folder.mkdir()
+    files = linked(folder, file, range(10 * LINKS))
+    seconds, cpu = scanned(files)
+    dealt = dealt_by_a_process(files, folder.with_suffix(".deck"), n)
+    table = Table(f"Dealing {n:,} cards from {10 * n:,} rows of 5 columns, once", ["", "seconds", "of CPU", "memory"])
+    table.rows.append(["Polars, one scan", f"{seconds:.2f}", f"{cpu:.2f}", ""])
+    line = [f"{dealt['seconds']:.2f}", f"{dealt['cpu']:.2f}", f"{dealt['peak'] / 1e6:.0f} MB"]
+    table.rows.append(["holdfast.deal", *line])
+    found.tables.append(table)
+    found.raw["dealing from more rows"] = {"scan": [seconds, cpu], "deal": dealt}
+    goal = 6.0 if full else None
+    found.ratio("deal / one scan by Polars, ten times the rows, by the clock", dealt["seconds"] / seconds, goal=goal)
+    found.ratio("dealing ten times the rows, memory in units of 500 MB", dealt["peak"] / 500e6, goal=1.0)
+
+
 def dealing(found: Found, files: str, deck: Path, n: int, full: bool) -> None:
-    scans = []
-    for _ in range(2):
-        begin, cpu = time.perf_counter(), time.process_time()
-        pl.scan_parquet(files).select(pl.all().max()).collect(engine="streaming")
-        scans.append((time.perf_counter() - begin, time.process_time() - cpu))
+    scans = [scanned(files) for _ in range(2)]
     seconds, cpu = (min(each) for each in zip(*scans, strict=True))
     deals = []
     for _ in range(2):
@@ -284,6 +309,7 @@ def run(small: bool, scratch: Path) -> Found:
         dealing(found, files, deck, n, not small)
         cold(found, deck, n, 3 if small else 5, not small)
         answers(found, files, deck, n, 3 if small else 300, not small)
+        from_more_rows(found, Path(files.replace("*", "0")), Path(folder) / "more", n, not small)
         from_postgres(found, Path(folder), n // 20, not small)
     return found
 
