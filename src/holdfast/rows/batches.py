@@ -48,13 +48,15 @@ def gathered(batches: Iterable[pl.DataFrame], rows: int, size: int | None = None
     waiting: list[pl.DataFrame] = []
     height, mean, size = 0, -1.0, BATCH_BYTES if size is None else size
     for batch in batches:
+        if not batch.height:  # as where reading is resumed: it says nothing about the rows to come
+            continue
         mean = mean_bytes(batch) if mean < 0 else mean
         if waiting and (height + batch.height > rows or (height + batch.height) * mean > size):
             mean = yield from _within(pl.concat(waiting), rows, size)
             waiting, height = [], 0
         waiting.append(batch)
         height += batch.height
-    if height:
+    if waiting:
         yield from _within(pl.concat(waiting), rows, size)
 
 

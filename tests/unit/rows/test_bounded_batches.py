@@ -1,5 +1,6 @@
 """Tables with long texts are read, hashed, written and dealt in pieces of so many bytes, not only of so many rows."""
 
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,19 @@ def test_rows_are_cut_by_bytes_and_put_together_again() -> None:
     assert [part.height for part in gathered(FRAME.iter_slices(3), 6)] == [6] * (ROWS // 6)
     assert [part.height for part in cut(FRAME, 7, size=1)] == [1] * ROWS  # a row is never cut
     assert list(cut(FRAME.clear(), 7)) == list(gathered([FRAME.clear()], 7)) == []
+
+
+def test_what_was_skipped_says_nothing_about_the_rows_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_together: list[int] = []
+    within = batches_._within
+
+    def noted(batch: pl.DataFrame, rows: int, size: int) -> Generator[pl.DataFrame, None, float]:
+        put_together.append(batch.height)
+        return (yield from within(batch, rows, size))
+
+    monkeypatch.setattr(batches_, "_within", noted)
+    bounded(list(gathered([FRAME.clear(), *FRAME.iter_slices(3)], ROWS)))
+    assert max(put_together) < ROWS / 10  # not all rows, to be measured and cut afterwards
 
 
 def test_categories_count_with_their_texts() -> None:
