@@ -200,6 +200,22 @@ def _within_years(series: pl.Series, type_: Type) -> pl.Series:
     return series.clip(first, last)
 
 
+def within_calendar(series: pl.Series) -> pl.Series:
+    """Return dates and timestamps of any unit moved into the years 1 to 9999; other types unchanged.
+
+    Polars panics where it writes one far beyond as text, and a panic is printed before anybody can catch it.
+    """
+    stored = series.dtype
+    if stored == pl.Date:
+        first, last = _DAYS
+    elif isinstance(stored, pl.Datetime) and stored.time_unit != "ns":  # nanoseconds end in 2262
+        parts = 1_000 if stored.time_unit == "ms" else 1
+        first, last = (end // parts for end in _TICKS)
+    else:
+        return series
+    return series.to_physical().clip(first, last).cast(stored)
+
+
 def booleans(values: pl.Series | NDArray[Any]) -> NDArray[np.bool_]:
     """Return true or false per row; NULL is false."""
     if isinstance(values, np.ndarray):
