@@ -23,6 +23,7 @@ import pytest
 import holdfast as hf
 from examples import few
 from holdfast.errors import InvalidQuery
+from holdfast.queries import evaluate
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.evaluate import silence
 from holdfast.queries.polars_expression import from_polars
@@ -322,6 +323,31 @@ def test_a_refusal_of_a_function_carries_no_value_of_it() -> None:
 
     with pytest.raises(InvalidQuery, match=r"fails on every made-up row, with ValueError\."):
         build_mean(quotes, SCHEMA)
+
+
+def test_no_filter_is_lost_that_another_thread_adds_meanwhile() -> None:
+    # Another thread adds a filter at every line that is run while the own filter is put in front, many times over.
+    added: list[tuple[Any, ...]] = []
+
+    def add(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename == evaluate.__file__ and len(added) < 1_000:
+            filters: list[Any] = warnings.filters  # type: ignore[assignment]
+            added.append(("default", None, UserWarning, None, len(added) + 1))
+            filters.insert(len(filters) if len(added) % 2 else 0, added[-1])
+            return add
+        return None
+
+    with warnings.catch_warnings():
+        before = len(warnings.filters)
+        sys.settrace(add)
+        try:
+            for _ in range(40):
+                silence(lambda: None)()
+        finally:
+            sys.settrace(None)
+        assert len(added) > 200
+        assert not set(added) - set(warnings.filters)
+        assert len(warnings.filters) - len(added) <= before + 16
 
 
 def interrupted_at(event: int, work: Callable[[], object]) -> bool:
