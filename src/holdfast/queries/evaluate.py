@@ -20,9 +20,11 @@ is ignored while anybody evaluates. Only threads that the caller's function star
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import count
 from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import ref
 
@@ -200,6 +202,22 @@ def _within_years(series: pl.Series, type_: Type) -> pl.Series:
     return series.clip(first, last)
 
 
+def within_calendar(series: pl.Series) -> pl.Series:
+    """Return dates and timestamps of any unit moved into the years 1 to 9999; other types unchanged.
+
+    Polars panics where it writes one far beyond as text, and a panic is printed before anybody can catch it.
+    """
+    stored = series.dtype
+    if stored == pl.Date:
+        first, last = _DAYS
+    elif isinstance(stored, pl.Datetime) and stored.time_unit != "ns":  # nanoseconds end in 2262
+        parts = 1_000 if stored.time_unit == "ms" else 1
+        first, last = (end // parts for end in _TICKS)
+    else:
+        return series
+    return series.to_physical().clip(first, last).cast(stored)
+
+
 def booleans(values: pl.Series | NDArray[Any]) -> NDArray[np.bool_]:
     """Return true or false per row; NULL is false."""
     if isinstance(values, np.ndarray):
@@ -352,19 +370,25 @@ def _is_foreign(thread: threading.Thread) -> bool:
 
 _evaluating: ContextVar[_Evaluation | None] = ContextVar("evaluating", default=None)
 _under_way: set[ref[_Evaluation]] = set()  # added and discarded in C: no interrupt can come between
-_filter = ("ignore", _AnyWhileEvaluating(), Warning, None, 0)
-_MOST_FILTERS = 16
+_filters = [("ignore", _AnyWhileEvaluating(), Warning, None, 0) for _ in range(16)]  # they take turns
+_turn = count()
 
 
 def _put_in_front() -> None:
-    """Put the filter in front of any that the caller has added since; it stays there, idle between evaluations.
+    """Put a filter in front of any that the caller has added since; it stays there, idle between evaluations.
 
-    Without a lock, which an interrupt could leave held: a list changes in one step, and a few copies do no harm.
+    Without a lock, which an interrupt could leave held. Every change is one step of a list, so that no filter is lost
+    that another thread adds meanwhile; and the filter that is moved is not one that somebody has just put in front.
     """
     filters: list[object] = warnings.filters  # type: ignore[assignment]
-    filters.insert(0, _filter)
-    if filters.count(_filter) > _MOST_FILTERS:
-        filters[:] = [_filter, *(each for each in filters if each is not _filter)]
+    own = _filters[next(_turn) % len(_filters)]
+    with suppress(ValueError):  # it is not there
+        filters.remove(own)
+    filters.insert(0, own)
+
+
+def _is_own(each: tuple[Any, ...]) -> bool:
+    return type(each[1]) is _AnyWhileEvaluating
 
 
 def silence(function: Callable[P, R]) -> Callable[P, R]:
@@ -376,7 +400,7 @@ def silence(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def silenced(*args: P.args, **kwargs: P.kwargs) -> R:
         filters = warnings.filters
-        if not filters or filters[0] is not _filter:  # type: ignore[comparison-overlap]
+        if not filters or not _is_own(filters[0]):
             _put_in_front()
         return copy_context().run(quietly, *args, **kwargs)
 

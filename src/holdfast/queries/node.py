@@ -11,7 +11,7 @@ choice is made here; and its result is written out for every row.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -186,11 +186,12 @@ class Case:
 
 @dataclass(frozen=True)
 class AddedColumn:
-    """A column to be added: an expression, with NULL for NaN if `cleaned`, or a choice."""
+    """A column to be added: an expression, with NULL for NaN if `cleaned`, or a choice. `bound` is applied last."""
 
     name: str
     value: pl.Expr | Case
     cleaned: bool = False
+    bound: Callable[[pl.Series], pl.Series] | None = None
 
     @property
     def parts(self) -> tuple[pl.Expr, ...]:
@@ -200,7 +201,8 @@ class AddedColumn:
     def of(self, parts: list[pl.Series]) -> pl.Series:
         """Return the column, from the values of its parts."""
         values = Case.among(parts) if isinstance(self.value, Case) else parts[0]
-        return (without_nan(values) if self.cleaned else values).alias(self.name)
+        values = without_nan(values) if self.cleaned else values
+        return (values if self.bound is None else self.bound(values)).alias(self.name)
 
 
 @dataclass(frozen=True)
@@ -245,16 +247,17 @@ class Steps:
 
 
 class StepWriter:
-    """Collects the steps of one expression over the given columns."""
+    """Collects the steps of one expression over the given columns; `bound` is applied to what each step gives."""
 
-    def __init__(self, columns: Iterable[str]) -> None:
+    def __init__(self, columns: Iterable[str], bound: Callable[[pl.Series], pl.Series] | None = None) -> None:
+        self._bound = bound
         self._stem = max(columns, key=len, default="")  # names that extend the longest column name are new
         self._numbers: dict[str, int] = {}  # the step in which each new column is evaluated
         self._steps: list[list[AddedColumn]] = []
 
     def apart(self, value: pl.Expr | Case, *, cleaned: bool = False) -> pl.Expr:
         """Have the value evaluated beforehand for every row, with NULL for NaN if `cleaned`; return its column."""
-        column = AddedColumn(f"{self._stem}#{len(self._numbers)}", value, cleaned)
+        column = AddedColumn(f"{self._stem}#{len(self._numbers)}", value, cleaned, self._bound)
         roots = (root for part in column.parts for root in part.meta.root_names())
         number = 1 + max((self._numbers.get(root, -1) for root in roots), default=-1)
         if number == len(self._steps):

@@ -2,7 +2,8 @@
 
 Polars' own `is_row_separable()` does not suffice (it calls `x - x.mean()` separable), so an allow-list decides.
 Arithmetic is Polars' own: integers wrap around. Comparisons are not: NaN, the largest number to Polars, counts as NULL.
-Strict casts, which would raise and quote the data, are made non-strict.
+Strict casts, which would raise and quote the data, are made non-strict. Dates and timestamps stay in the years 1 to
+9999, whatever they are made from: beyond, Polars may panic, and print that it did.
 """
 
 import json
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import Expression, check_name, silence
+from holdfast.queries.evaluate import Expression, check_name, silence, within_calendar
 from holdfast.queries.functions.operation import PHYSICAL
 from holdfast.queries.node import SchemaKey, Steps, StepWriter, repeated
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
@@ -35,6 +36,7 @@ _OPERATORS = frozenset([
     "Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq", "Plus", "Minus", "Multiply",
     "TrueDivide", "RustDivide", "FloorDivide", "Modulus", "And", "Or", "Xor", "LogicalAnd", "LogicalOr",
 ])  # fmt: skip
+_OPERATIONS = frozenset(["BinaryExpr", "Cast", "Function", "Ternary"])  # nodes that compute something
 _COMPARISONS = frozenset(["Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq"])
 _COMPARING = frozenset(["Boolean.IsBetween", "Clip", "MaxHorizontal", "MinHorizontal", "Sign"])
 _FUNCTIONS = frozenset([
@@ -84,7 +86,7 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
         raise InvalidQuery("A query must mention at least one column.")
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     try:
-        text, steps = str(_expression(tree)), _in_steps(tree, checker.reads)
+        text, steps = str(_expression(tree)), _in_steps(tree, checker.reads, dated=checker.dated)
     except (PolarsError, PanicException):  # an infinite constant does not survive serialization
         if _nesting(tree) > DEEPEST_TREE:
             raise InvalidQuery(_TOO_DEEP) from None
@@ -117,13 +119,18 @@ def _parts(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return node.values() if isinstance(node, dict) else node
 
 
-def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
-    """Return the expression in steps: every choice (when, then) and all that it mentions are evaluated beforehand."""
-    writer = StepWriter(columns)
+def _in_steps(tree: Any, columns: Iterable[str], *, dated: bool) -> Steps:
+    """Return the expression in steps: every choice (when, then) and all that it mentions are evaluated beforehand.
+
+    If it is `dated`, so is whatever may give a date or a timestamp, which is then moved into the calendar.
+    """
+    writer = StepWriter(columns, bound=within_calendar if dated else None)
+    separate = _OPERATIONS if dated else frozenset(["Ternary"])
 
     def apart(node: Any, *, cleaned: bool = False) -> Any:
         value = _expression(node)
-        if "Column" in node or not value.meta.root_names():
+        constant = "Literal" in node if dated else not value.meta.root_names()
+        if "Column" in node or constant:
             return node
         return {"Column": writer.apart(value, cleaned=cleaned).meta.output_name()}
 
@@ -132,7 +139,7 @@ def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
             return [part(each) for each in node]
         if not isinstance(node, dict):
             return node
-        return apart(whole(node)) if "Ternary" in node else whole(node)
+        return apart(whole(node)) if separate.intersection(node) else whole(node)
 
     def whole(node: dict[str, Any]) -> dict[str, Any]:
         parts = {name: part(each) for name, each in node.items()}
@@ -146,7 +153,7 @@ def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
             return {"Function": called | {"input": [apart(each, cleaned=True) for each in called["input"]]}}
         return parts
 
-    value = _expression(whole(tree))
+    value = _expression(part(tree) if dated else whole(tree))
     return writer.steps(value.alias("value"))
 
 
@@ -194,6 +201,7 @@ class _TreeChecker:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.reads: dict[str, Column] = {}
+        self.dated = False  # whether there is a date or a timestamp anywhere
         self.nodes = 0
 
     def check(self, node: Any) -> None:
@@ -206,9 +214,10 @@ class _TreeChecker:
         match kind:
             case "Column" if isinstance(body, str):
                 self.reads[body] = self.schema[body]
+                self.dated |= self.schema[body].type in (Type.DATE, Type.DATETIME)
                 check_name(body)
             case "Literal":
-                _check_literal(body)
+                self.dated |= _check_literal(body).startswith("Date")
             case "Alias":
                 self.check(body[0])
             case "BinaryExpr":
@@ -234,6 +243,7 @@ class _TreeChecker:
         if body["options"] not in ("Strict", "NonStrict"):
             raise InvalidQuery("A cast that wraps numbers around is not allowed in a query.")
         body["options"] = "NonStrict"
+        self.dated |= named.startswith("Date")
         self.check(body["expr"])
 
     def function(self, body: dict[str, Any]) -> None:
@@ -265,7 +275,8 @@ def _is_list(node: Any) -> bool:
     return True
 
 
-def _check_literal(body: Any) -> None:
+def _check_literal(body: Any) -> str:
+    """Return the type of a constant, or refuse it."""
     allowed = {"Boolean", "Int", "Float", "Str", "String", "Null", "Date", "Datetime", "DatetimeOwned"}
     allowed |= {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)} | {"Float32", "Float64"}
     ((how, value),) = body.items() if isinstance(body, dict) and len(body) == 1 else (("", None),)
@@ -274,6 +285,7 @@ def _check_literal(body: Any) -> None:
         raise InvalidQuery(
             f"A constant must be one boolean, number, text, date or timestamp; got {kind or 'something else'}."
         )
+    return kind
 
 
 def _function(function: Any) -> tuple[str, Any]:
