@@ -6,6 +6,7 @@ its own, since it reveals as much, but it reads the rows of one. More groups in 
 among its draws, so there are enough passes that three quarters of the draws stay unchanged.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
@@ -15,6 +16,8 @@ import polars as pl
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import SAYS_NOTHING
+from holdfast.guarantees.terms import PlainAmounts
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
@@ -180,6 +183,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     prices = [context.price(part, draws) for part in parts]
     cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
     rows_read = sum(rows for _, rows in prices)
+    _leave_something(context, cost, count)
 
     def run(drawing: Drawing) -> Result:
         drawing = drawing.under(context.guarantee)
@@ -213,6 +217,27 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         forecast=forecast,
     )
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
+
+
+def _leave_something(context: Context, cost: Cost, groups: int) -> None:
+    """Refuse so many groups that no later answer would say anything, even if they were the first question.
+
+    What was asked before does not matter: otherwise groups that have an answer could be refused later on.
+    """
+
+    def too_many(count: int) -> bool:
+        taken = PlainAmounts(count * cost.charge // groups, count * cost.intervals // groups)
+        return context.guarantee.margin_after(0, taken) >= SAYS_NOTHING
+
+    if too_many(groups) and not too_many(1):  # else no answer of this session says anything, whatever is asked
+        most = bisect_left(range(groups), True, key=too_many) - 1
+        raise InvalidArgument(
+            f"{groups:,} groups at once would take so much of this session that no later answer said anything; ask"
+            f" about at most {most:,}, or bring more rows.",
+            name="groups",
+            groups=groups,
+            most=most,
+        )
 
 
 def _result(grouped: Grouped, found: Sequence[tuple[Estimate, Interval]]) -> Result:
@@ -386,11 +411,13 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
     work_out(planned)
     one, rows_read, work = planned.price(context)
     count = len(parts)
+    cost = Cost(count * one.charge, count * one.intervals)
+    _leave_something(context, cost, count)
     question = Question(
         MEAN.name,
         sliced.text,
         identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism),
-        Cost(count * one.charge, count * one.intervals),
+        cost,
         count * rows_read,
         run,
         work=count * work,
