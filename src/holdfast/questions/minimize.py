@@ -271,7 +271,7 @@ def minimize(
             looking = search if most is None else search.shortened(most)
             ended, found = looking.run(drawing.source, drawing.rng, lambda look: drawing.estimates(look, draws)[0].high)
         queries = final_queries(ended, found.point)
-        certified = [drawing.estimates(query, draws)[0].to_json() | {"bounds": list(query.bounds)} for query in queries]
+        certified = [drawing.estimates(query, draws)[0].to_result(query.bounds) for query in queries]
         lowest = ended.descent.objective.ranges.values[0]  # no loss is below this, so the loss itself is a bound
         return (
             {"loss": certified[0], "accuracy": certified[1] if len(certified) > 1 else None}

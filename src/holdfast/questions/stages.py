@@ -291,7 +291,7 @@ def _look(
         shared = drawing.answering.level if level is None else level
         certifying = drawing.answering.at_level(shared * look_share(number))
         (estimate,) = replace(drawing, guarantee=certifying).certify(query, pooled)
-        return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
+        return estimate.to_result(query.bounds) | {"counts": list(pooled.counts), "level": shared}
 
     def after(result: Result, later: Context) -> Question | None:
         value = result["value"]  # None: too few rows of a group to tell

@@ -38,11 +38,11 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
-from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of, total_of
+from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.price import Price, require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result
+from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -371,17 +371,19 @@ class Answering:
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, cost)),
+                answer=question.result(self._drawing(place, cost, question.mechanism)),
                 cost=cost,
                 rows_read=question.rows_read,
                 analyst=self.analyst,
                 finish=None if finish is None else finished,
             )
 
-    def _drawing(self, place: Place, cost: Cost) -> Drawing:
+    def _drawing(self, place: Place, cost: Cost, mechanism: str | None = None) -> Drawing:
         """Return what a question draws with at its place: rows, guarantee and random generator."""
         standing = self.plan.standing
         guarantee = standing.context.guarantee.at(place.reached, place.intervals, cost.intervals)
+        if mechanism is not None:
+            guarantee = guarantee.by(mechanism)
         order = Order(self.ledger.key(ORDER), place.charge) if guarantee.in_order else None
         rows, kept = standing.draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
@@ -392,7 +394,7 @@ class Answering:
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
-        guarantee, order = context.certifying(question.cost), Order(self._randomness.secret())
+        guarantee, order = context.by(question.mechanism).certifying(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
