@@ -53,7 +53,7 @@ from holdfast.questions.options import (
     Where,
     Within,
 )
-from holdfast.questions.question import Context, Drawing, Forecast, Question, Result, identity_of
+from holdfast.questions.question import Context, Drawing, Forecast, Question, Result
 from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
 
 
@@ -392,7 +392,7 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
     question = Question(
         MEAN.name,
         sliced.text,
-        identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism),
+        context.identity(sliced, draws),
         cost,
         count * rows_read,
         run,

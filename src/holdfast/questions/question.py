@@ -80,6 +80,10 @@ class Drawing:
         """Return the same drawing from the rows that check guesses."""
         return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
+    def at_level(self, level: float) -> "Drawing":
+        """Return the same drawing, whose exact intervals have another `level`."""
+        return replace(self, guarantee=self.answering.at_level(level))
+
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         guarantee = self.answering
@@ -225,6 +229,10 @@ class Context:
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.answering, query.statistic, draws)
+
+    def identity(self, query: Query, draws: int) -> str | None:
+        """Return the identity of a question about `query`, from this many `draws`."""
+        return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
 
     def said_published(self, question: Question, columns: Sequence[str]) -> Question:
         """Return the question; its text names those of these columns whose values are published."""

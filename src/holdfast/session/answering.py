@@ -21,6 +21,8 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, NamedTuple, TypeVar, cast
 
+import polars as pl
+from numpy.random import Generator
 from polars.exceptions import PanicException
 
 from holdfast.cancel import about_to_commit, drop, go_on
@@ -36,6 +38,7 @@ from holdfast.errors import (
 )
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
@@ -45,11 +48,13 @@ from holdfast.questions.price import Price, require_affordable, too_dear
 from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
+from holdfast.rows.local import LocalRows
+from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
-from holdfast.session.beside import MADE_UP_ROWS, made_up
 from holdfast.session.standing import StandingPlan
 
+MADE_UP_ROWS = 1_000  # of a dry run
 ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
 B = TypeVar("B")
@@ -393,13 +398,21 @@ class Answering:
         terms = context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
-        invented = made_up(self._schema, rng)
+        invented = _made_up(self._schema, rng)
         guarantee, order = context.by(question.mechanism).certifying(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
+
+
+def _made_up(schema: Schema, rng: Generator) -> LocalRows:
+    """Return made-up rows; if they have units, about three rows per unit."""
+    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
+    if schema.unit is not None:
+        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
+    return memory_rows(rows, name="made up", unit=schema.unit)
 
 
 class Unwritten(NamedTuple):
