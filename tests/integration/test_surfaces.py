@@ -5,8 +5,10 @@ the command line (whose refusals, in flags, are compared in the tests of `holdfa
 registered, the toy of the page about extending included.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from html import unescape
 from inspect import signature
@@ -20,6 +22,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import holdfast as hf
+from holdfast.cli import main
 from holdfast.cli.ask import _with_options_of
 from holdfast.questions import KINDS
 from holdfast.questions.kind import Kind
@@ -316,9 +319,19 @@ def refusal(ask: Callable[[], Any]) -> str | None:
     return None
 
 
+Surfaces = dict[str, Callable[[Kind[..., Any], dict[str, Any]], str | None]]
+
+
 @pytest.fixture(scope="module")
-def surfaces(server: Running) -> Iterator[dict[str, Callable[[Kind[..., Any], dict[str, Any]], str | None]]]:
+def surfaces(server: Running) -> Iterator[Surfaces]:
     """Every surface: what it says to a question."""
+    with surfaces_of(server) as found:
+        yield found
+
+
+@contextmanager
+def surfaces_of(server: Running) -> Iterator[Surfaces]:
+    """Every surface of a server."""
     session = server.state.datasets.get("flights", server.state.admin).session
     tools, token = Tools({"flights": session}), server.token()
 
@@ -365,9 +378,7 @@ def surfaces(server: Running) -> Iterator[dict[str, Callable[[Kind[..., Any], di
 
 
 @ANY_KIND
-def test_the_same_mistake_is_refused_in_the_same_words(
-    surfaces: dict[str, Callable[[Kind[..., Any], dict[str, Any]], str | None]], name: str
-) -> None:
+def test_the_same_mistake_is_refused_in_the_same_words(surfaces: Surfaces, name: str) -> None:
     kind, refused = KINDS[name], 0
     for question in wrong_questions(kind):
         words = surfaces["Python"](kind, question)
@@ -380,6 +391,27 @@ def test_the_same_mistake_is_refused_in_the_same_words(
                 continue  # a form leaves out the fields of other kinds
             assert ask(kind, question) == words, (surface, question)
     assert refused >= 4
+
+
+def test_groups_that_would_take_the_whole_session_are_refused_everywhere(
+    toys: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a small table without a plan; before anything is read, so the ledger does not even begin."""
+    path = tmp_path / "flights.parquet"
+    pl.DataFrame({"late": [True, False] * 1_000, "plane": range(2_000)}).write_parquet(path)
+    question = {"query": "late", "by": "plane", "groups": list(range(200))}  # a server takes no more
+    with Running(settings(path, dataset={"queries": None})) as running, surfaces_of(running) as surfaces:
+        said = {surface: ask(KINDS["mean"], question) for surface, ask in surfaces.items()}
+        assert not running.state.datasets.get("flights", running.state.admin).session.ledger.begun
+    with pytest.raises(SystemExit):
+        main(["ask", str(path), "late", "--by", "plane", "--groups", written(question["groups"]), "--json"])
+    said["command line"] = json.loads(capsys.readouterr().out)["error"]
+    (words,) = set(said.values())
+    assert re.fullmatch(
+        r"200 groups at once would take so much of this session that no later answer said anything; ask about at most"
+        r" \d+, or bring more rows\.",
+        words or "",
+    )
 
 
 def test_an_unknown_kind_is_refused_in_the_same_words(server: Running) -> None:

@@ -24,7 +24,7 @@ from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, grid_bits
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import NOTHING, Amounts, Goal, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +171,10 @@ class ScansBesideCoins(Scans):
     def rows_at(self, intervals: int) -> int:
         """As many as an ordinary answer by coins, so that it is equally noisy."""
         return self._coins.rows_at(intervals)
+
+    def margin_after(self, more: int, spent: Amounts = NOTHING) -> float:
+        """An ordinary answer is by coins."""
+        return self._coins.margin_after(more, spent)
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> None:

@@ -226,6 +226,17 @@ class Guarantee(ABC):
         """What is promised about fits of models; nothing, unless a guarantee has a theorem about them."""
         return Fits()
 
+    # -- what mechanisms read -------------------------------------------------------------------------------------
+
+    @property
+    def coin_mass(self) -> float:
+        """The extra mass of every outcome of a draw (coins)."""
+        raise self.cannot_certify("coins")
+
+    def epsilon_for(self, draws: int) -> float:
+        """Return the epsilon, on all rows, of one noisy answer from this many `draws` (Laplace)."""
+        raise self.cannot_certify("noisy answers")
+
     # -- how terms are stored -----------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, JSON]:
@@ -413,16 +424,7 @@ class AnswerGuarantee(Guarantee):
         certifying = self if self.terms.ends else self.at(spent.charge + draws, spent.intervals)
         return certifying._margin(draws)
 
-    # -- what mechanisms read -------------------------------------------------------------------------------------
-
-    @property
-    def coin_mass(self) -> float:
-        """The extra mass of every outcome of a draw (coins)."""
-        raise self.cannot_certify("coins")
-
-    def epsilon_for(self, draws: int) -> float:
-        """Return the epsilon, on all rows, of one noisy answer from this many `draws` (Laplace)."""
-        raise self.cannot_certify("noisy answers")
+    # -- what subclasses share ------------------------------------------------------------------------------------
 
     def information_step(self, R: float) -> float:
         """Return the `expected_step` of fits by the information in all releases, for charges that count coins.

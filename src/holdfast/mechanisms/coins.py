@@ -42,7 +42,7 @@ class Coins:
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> "Coins":
         """Return coins with the guarantee's mass."""
-        return _coins(draws, guarantee.answering().coin_mass)
+        return _coins(draws, guarantee.coin_mass)
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:

@@ -110,7 +110,7 @@ class Laplace:
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return answers with the guarantee's epsilon."""
-        return cls(draws=draws, epsilon=guarantee.answering().epsilon_for(draws))
+        return cls(draws=draws, epsilon=guarantee.epsilon_for(draws))
 
     def epsilon_on_drawn(self, n: int) -> float:
         """Return eps', what may be spent on the drawn rows."""

@@ -75,6 +75,14 @@ class Estimate:
         """Return value, low and high; a missing value is null."""
         return {"value": None if isnan(self.value) else self.value, "low": self.low, "high": self.high}
 
+    def to_result(self, bounds: Interval) -> dict[str, Any]:
+        """Return the result of an answer that is this one number, declared to lie within `bounds`."""
+        return self.to_json() | {"bounds": list(bounds)}
+
+    def to_answer(self, record: "Record", bounds: Interval = (0.0, 1.0)) -> "Answer":
+        """Return the answer that is this one number."""
+        return Answer(self.value, self.low, self.high, record, bounds)
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Estimate":
         """Read what `to_json` wrote."""
@@ -340,22 +348,21 @@ class Answer(AnyAnswer):
 
     def result(self) -> dict[str, Any]:
         """Value, low, high and the declared bounds."""
-        return Estimate(self.value, self.low, self.high).to_json() | {"bounds": list(self.bounds)}
+        return estimate_of(self).to_result(self.bounds)
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        low, high = result["bounds"]
-        value = result["value"]
-        return cls(nan if value is None else value, result["low"], result["high"], record, (low, high))
+        found, (low, high) = Estimate.from_json(result), result["bounds"]
+        return cls(found.value, found.low, found.high, record, (low, high))
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval, without a label."""
-        return [(None, Estimate(self.value, self.low, self.high))]
+        return [(None, estimate_of(self))]
 
     def rounded(self) -> tuple[str, str, str]:
         """Return value, low and high as text, with as many decimals as the width justifies, ends rounded outward."""
-        return Estimate(self.value, self.low, self.high).rounded()
+        return estimate_of(self).rounded()
 
     def __repr__(self) -> str:
         if self._alone:
@@ -372,6 +379,11 @@ class Answer(AnyAnswer):
         if self._alone:
             return notebook.paragraphs(f"{self.value:.4g}, no interval", brief(self.question), self.record.origin)
         return estimate_html(self.question, self.rounded()[0], self, self.bounds, self.record.origin)
+
+
+def estimate_of(answer: Answer) -> Estimate:
+    """Return the value and the interval of an answer, without its record."""
+    return Estimate(answer.value, answer.low, answer.high)
 
 
 def estimate_html(question: str, shown: str, estimate: "Estimate | Answer", bounds: Interval, small_print: str) -> str:
@@ -435,12 +447,17 @@ def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
     return [write_estimate(one, digits) for one in estimates]
 
 
+def labeled_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[tuple[str, str, str]]:
+    """Return label, value and interval of every line of a table as text, with equal decimals."""
+    texts = rounded_alike([estimate for _, estimate in labeled])
+    return [(label, value, f"[{low}, {high}]") for (label, _), (value, low, high) in zip(labeled, texts, strict=True)]
+
+
 def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
     """Return intervals as lines of a picture; the numbers beside them are rounded outward, with equal decimals."""
-    texts = rounded_alike([estimate for _, estimate in labeled])
     return [
-        Line(label, one.value, one.low, one.high, f"{value}  [{low}, {high}]")
-        for (label, one), (value, low, high) in zip(labeled, texts, strict=True)
+        Line(label, one.value, one.low, one.high, f"{value}  {interval}")
+        for (_, one), (label, value, interval) in zip(labeled, labeled_lines(labeled), strict=True)
     ]
 
 

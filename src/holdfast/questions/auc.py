@@ -150,7 +150,7 @@ def auc(
         release = drawing.release(ranked, draws)
         interval = area_under(*drawing.answering.ordered(release, ranked.steps), tied=tied)
         found = Estimate.within((0.0, 1.0), _seen(release.values, ranked.steps), interval)
-        return found.to_json() | {"bounds": [0.0, 1.0]}
+        return found.to_result((0.0, 1.0))
 
     question = context.question(AUC.name, built, draws, run)
     if not looks:

@@ -17,7 +17,7 @@ The verdict is about the population, and all verdicts hold at once: a list may g
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -28,14 +28,14 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.ledger import Answered, Cost, Spent
+from holdfast.ledger import Answered, Spent
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Estimate, brief, picture_lines, write_end
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import DEFAULT_KIND
 from holdfast.questions.pictures import Panel, Picture
 from holdfast.questions.price import Price, write_answers
-from holdfast.questions.question import Context, Question
+from holdfast.questions.question import Context, Question, total_of
 
 MOST_TOGETHER = 200  # questions that share a reservation and a transaction
 
@@ -83,11 +83,6 @@ def together_of(questions: Sequence[Question], is_answered: Callable[[Question],
     _refuse_looks(questions)
     new = {one.identity or id(one): one.cost for one in questions if not is_answered(one)}.values()
     return replace(questions[0], cost=total_of(new))
-
-
-def total_of(costs: Collection[Cost]) -> Cost:
-    """Return what questions of these costs take together."""
-    return Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
 
 
 def _refuse_looks(questions: Sequence[Question]) -> None:

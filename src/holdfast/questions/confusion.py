@@ -14,8 +14,8 @@ from holdfast.errors import NotCovered
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike
-from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, estimate_of
+from holdfast.questions.histogram import HistogramAnswer, bars_html, bars_text
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, RowsPerQuery, ShortText
 from holdfast.questions.pictures import Picture
@@ -78,8 +78,7 @@ class ConfusionAnswer(AnyAnswer):
         sums = [_sum([every[name] for name in names]) for names in (part, rest, others)]
         shares = [sum(every[name].value for name in names) for names in (part, rest)]
         value = shares[0] / sum(shares) if sum(shares) > 0 else 0.5
-        found = Estimate.within((0.0, 1.0), value, ratio_range(*sums))
-        return Answer(found.value, found.low, found.high, self.record)
+        return Estimate.within((0.0, 1.0), value, ratio_range(*sums)).to_answer(self.record)
 
     def scores(self) -> list[tuple[str, Answer]]:
         """Return accuracy, precision, recall, specificity and F1."""
@@ -88,48 +87,34 @@ class ConfusionAnswer(AnyAnswer):
     def result(self) -> dict[str, Any]:
         """A list of cells, each with value, low and high, and what follows from them."""
         return {
-            "cells": [{"cell": name} | _estimate(one).to_json() for name, one in self.answers],
-            "scores": {name: _estimate(one).to_json() for name, one in self.scores()},
+            "cells": [{"cell": name} | estimate_of(one).to_json() for name, one in self.answers],
+            "scores": {name: estimate_of(one).to_json() for name, one in self.scores()},
         }
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "ConfusionAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        cells = [(each["cell"], Estimate.from_json(each)) for each in result["cells"]]
-        return cls(tuple((name, Answer(one.value, one.low, one.high, record)) for name, one in cells), record)
+        cells = ((each["cell"], Estimate.from_json(each).to_answer(record)) for each in result["cells"])
+        return cls(tuple(cells), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each cell and for each score."""
-        return [(name, _estimate(one)) for name, one in (*self.answers, *self.scores())]
+        return [(name, estimate_of(one)) for name, one in (*self.answers, *self.scores())]
 
     def plot(self) -> Picture:
         """Return a picture of the scores."""
         return HistogramAnswer(tuple(self.scores()), self.record).plot()
 
-    def _lines(self) -> list[tuple[str, str, str]]:
-        named = [*self.cells.items(), *self.scores()]
-        texts = rounded_alike([_estimate(one) for _, one in named])
-        return [(name, value, f"[{low}, {high}]") for (name, _), (value, low, high) in zip(named, texts, strict=True)]
-
     def __repr__(self) -> str:
-        lines = self._lines()
-        width = max(len(name) for name, _, _ in lines)
-        return "\n".join(
-            [*(f"{name:<{width}}  {value}  {ends}" for name, value, ends in lines), self.record.small_print]
-        )
+        return "\n".join([*bars_text((*self.cells.items(), *self.scores())), self.record.small_print])
 
     def _repr_html_(self) -> str:
-        bars = [interval_bar(one) for _, one in (*self.cells.items(), *self.scores())]
-        rows = [(*line, bar) for line, bar in zip(self._lines(), bars, strict=True)]
-        return notebook.table(("", "value", "interval", "from 0 to 1"), rows) + notebook.small(self.record.small_print)
+        bars = bars_html("", "value", (*self.cells.items(), *self.scores()))
+        return bars + notebook.small(self.record.small_print)
 
 
 def _sum(answers: Sequence[Answer]) -> Interval:
     return sum(one.low for one in answers), sum(one.high for one in answers)
-
-
-def _estimate(answer: Answer) -> Estimate:
-    return Estimate(answer.value, answer.low, answer.high)
 
 
 def confusion(
@@ -180,9 +165,9 @@ def confusion(
     draws = context.draws(cells, rows_per_query)
 
     def run(drawing: Drawing) -> Result:
-        pairs = zip(CELLS, drawing.under(context.guarantee).estimates(cells, draws), strict=True)
+        pairs = zip(CELLS, drawing.estimates(cells, draws), strict=True)
         record = Record(CONFUSION.name, cells.text, context.guarantee.name, context.guarantee.terms.confidence)
-        answers = tuple((name, Answer(one.value, one.low, one.high, record)) for name, one in pairs)
+        answers = tuple((name, one.to_answer(record)) for name, one in pairs)
         return ConfusionAnswer(answers, record).result()
 
     return context.question(CONFUSION.name, cells, draws, run)

@@ -184,8 +184,7 @@ def _paired(
 def _result(value: float, gap: Interval, span: float) -> Result:
     """Return a difference in [-1, 1] and its interval in the units of the question."""
     bounds = (-span, span)
-    whole = Estimate.within(bounds, (value + 1) / 2, ((gap[0] + 1) / 2, (gap[1] + 1) / 2))
-    return whole.to_json() | {"bounds": list(bounds)}
+    return Estimate.within(bounds, (value + 1) / 2, ((gap[0] + 1) / 2, (gap[1] + 1) / 2)).to_result(bounds)
 
 
 DIFFERENCE = kind_of(difference, DifferenceAnswer)

@@ -51,8 +51,7 @@ class FlipsAnswer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "FlipsAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        share = Estimate.from_json(result["average"])
-        average = Answer(share.value, share.low, share.high, record)
+        average = Estimate.from_json(result["average"]).to_answer(record)
         return cls(tuple(int(bit) for bit in result["bits"]), average, record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:

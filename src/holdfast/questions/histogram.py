@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from math import nan
 from typing import Annotated, Any
 
 from holdfast import notebook
@@ -17,7 +16,7 @@ from holdfast.queries.build import build_histogram
 from holdfast.queries.measures import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
+from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, estimate_of, interval_bar, labeled_lines
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -49,7 +48,7 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
 
     def result(self) -> dict[str, Any]:
         """A list of categories, each with value, low and high."""
-        return {"categories": [{"category": label} | estimate.to_json() for label, estimate in self._estimates()]}
+        return {"categories": [{"category": label} | estimate_of(each).to_json() for label, each in self.answers]}
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
@@ -58,35 +57,36 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each category."""
-        return list(self._estimates())
-
-    def _estimates(self) -> list[tuple[str, Estimate]]:
-        return [(label, Estimate(each.value, each.low, each.high)) for label, each in self.answers]
+        return [(label, estimate_of(each)) for label, each in self.answers]
 
     def __repr__(self) -> str:
-        width = max(len(label) for label in self)
-        texts = zip(self, rounded_alike([estimate for _, estimate in self._estimates()]), strict=True)
-        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, (value, low, high) in texts]
-        return "\n".join([*rows, self.record.small_print])
+        return "\n".join([*bars_text(self.answers), self.record.small_print])
 
     def _repr_html_(self) -> str:
-        texts = rounded_alike([estimate for _, estimate in self._estimates()])
-        rows = [
-            (label, value, f"[{low}, {high}]", interval_bar(answer))
-            for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True)
-        ]
         besides = "".join(f"<div>{escape(name)}: {escape(text)}</div>" for name, text in self.details())
-        headings = ("category", "share", "interval", "from 0 to 1")
-        return notebook.table(headings, rows) + besides + notebook.small(self.record.small_print)
+        return bars_html("category", "share", self.answers) + besides + notebook.small(self.record.small_print)
+
+
+Bars = Sequence[tuple[str, Answer]]  # every answer with its label
+
+
+def bars_text(bars: Bars) -> list[str]:
+    """Return the lines of a table: label, value and interval."""
+    lines = labeled_lines([(label, estimate_of(one)) for label, one in bars])
+    width = max(len(label) for label, _, _ in lines)
+    return [f"{label:<{width}}  {value}  {interval}" for label, value, interval in lines]
+
+
+def bars_html(labels: str, values: str, bars: Bars) -> str:
+    """Return a table for a notebook, with a bar for every interval; `labels` and `values` head its columns."""
+    lines = labeled_lines([(label, estimate_of(one)) for label, one in bars])
+    rows = [(*line, interval_bar(one)) for line, (_, one) in zip(lines, bars, strict=True)]
+    return notebook.table((labels, values, "interval", "from 0 to 1"), rows)
 
 
 def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answer], ...]:
     """Return the pairs of label and answer, from what `result` returned."""
-    found = []
-    for bar in result["categories"]:
-        value = bar["value"]
-        found.append((bar["category"], Answer(nan if value is None else value, bar["low"], bar["high"], record)))
-    return tuple(found)
+    return tuple((bar["category"], Estimate.from_json(bar).to_answer(record)) for bar in result["categories"])
 
 
 def histogram(
@@ -128,7 +128,6 @@ def histogram(
     draws, passes = context.draws(built, rows_per_query), _passes(built, context.answering.most_at_once)
 
     def run(drawing: Drawing) -> Result:
-        drawing = drawing.under(context.guarantee)
         found = [estimate for one in passes for estimate in drawing.estimates(one, draws)]
         pairs = zip(built.labels, found, strict=True)
         return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}

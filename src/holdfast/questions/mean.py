@@ -6,15 +6,17 @@ its own, since it reveals as much, but it reads the rows of one. More groups in 
 among its draws, so there are enough passes that three quarters of the draws stay unchanged.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import nan
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
 import polars as pl
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import SAYS_NOTHING
+from holdfast.guarantees.terms import PlainAmounts
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
@@ -28,8 +30,9 @@ from holdfast.questions.answer import (
     Estimate,
     Interval,
     Record,
+    estimate_of,
     interval_bar,
-    rounded_alike,
+    labeled_lines,
     write_bound,
     write_estimate,
 )
@@ -50,7 +53,7 @@ from holdfast.questions.options import (
     Where,
     Within,
 )
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, identity_of
+from holdfast.questions.question import Context, Drawing, Forecast, Question, Result
 from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
 
 
@@ -106,13 +109,8 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
     def result(self) -> dict[str, Any]:
         """A list of groups, each with value, low, high and the ends of its share; what they are by; the bounds."""
-        lines = [
-            {"group": list(group)}
-            | Estimate(each.value, each.low, each.high).to_json()
-            | {"share_low": share[0], "share_high": share[1]}
-            for group, each, share in zip(self.groups, self.answers, self.shares, strict=True)
-        ]
-        return {"by": list(self.by), "groups": lines, "bounds": list(self.bounds)}
+        found = zip(map(estimate_of, self.answers), self.shares, strict=True)
+        return result_of(self.by, self.groups, list(found), self.bounds)
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "GroupsAnswer":
@@ -121,10 +119,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return cls(
             tuple(result["by"]),
             tuple(tuple(one["group"]) for one in lines),
-            tuple(
-                Answer(nan if (value := one["value"]) is None else value, one["low"], one["high"], record, (low, high))
-                for one in lines
-            ),
+            tuple(Estimate.from_json(one).to_answer(record, (low, high)) for one in lines),
             tuple((one["share_low"], one["share_high"]) for one in lines),
             record,
             (low, high),
@@ -132,29 +127,36 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each group."""
-        found = [Estimate(each.value, each.low, each.high) for each in self.answers]
-        return list(zip(self.labels, found, strict=True))
+        return list(self._estimates())
+
+    def _estimates(self) -> list[tuple[str, Estimate]]:
+        return list(zip(self.labels, map(estimate_of, self.answers), strict=True))
 
     def __repr__(self) -> str:
-        width = max(map(len, self.labels))
-        texts = rounded_alike([estimate for _, estimate in self.rows()])
-        widest = max(len(value) for value, _, _ in texts)
-        lines = [
-            f"{label.ljust(width)}  {value.rjust(widest)}  [{low}, {high}]"
-            for label, (value, low, high) in zip(self.labels, texts, strict=True)
-        ]
-        return "\n".join([*lines, self.record.small_print])
+        lines = labeled_lines(self._estimates())
+        width, widest = (max(len(line[place]) for line in lines) for place in (0, 1))
+        written = [f"{label:<{width}}  {value:>{widest}}  {interval}" for label, value, interval in lines]
+        return "\n".join([*written, self.record.small_print])
 
     def _repr_html_(self) -> str:
         scale = "from {} to {}".format(*map(write_bound, self.bounds))
         headings = (", ".join(self.by), "value", "interval", scale, "share of rows")
         rows = []
-        texts = rounded_alike([estimate for _, estimate in self.rows()])
-        for (label, one), share, (value, low, high) in zip(self.rows(), self.shares, texts, strict=True):
+        for line, answer, share in zip(labeled_lines(self._estimates()), self.answers, self.shares, strict=True):
             _, least, most = write_estimate(Estimate(share[0], *share), 4)
-            bar = interval_bar(one, self.bounds)
-            rows.append((label or "", value, f"[{low}, {high}]", bar, f"[{least}, {most}]"))
+            rows.append((*line, interval_bar(answer, self.bounds), f"[{least}, {most}]"))
         return notebook.table(headings, rows) + notebook.small(self.record.small_print)
+
+
+def result_of(
+    by: Sequence[str], groups: Sequence[Sequence[Any]], found: Sequence[tuple[Estimate, Interval]], bounds: Interval
+) -> Result:
+    """Return the result of a question by groups: what was `found` of each, and the interval for its share."""
+    lines = [
+        {"group": list(group), **one.to_json(), "share_low": low, "share_high": high}
+        for group, (one, (low, high)) in zip(groups, found, strict=True)
+    ]
+    return {"by": list(by), "groups": lines, "bounds": list(bounds)}
 
 
 NUMBERS = ("value", "low", "high", "share_low", "share_high")
@@ -177,22 +179,16 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     count = len(grouped.groups)
     passes = -(-count // together)
     parts = grouped.in_passes(passes)
-    prices = [context.price(part, draws) for part in parts]
-    cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
-    rows_read = sum(rows for _, rows in prices)
 
     def run(drawing: Drawing) -> Result:
-        drawing = drawing.under(context.guarantee)
         releases = [(drawing.release(part, draws), len(part.groups)) for part in parts]
         known = drawing.answering.groups_of_all(releases)
         values = [value for release, _ in releases for value in release.values]
-        return _result(
-            grouped,
-            [
-                (Estimate.within(grouped.bounds, value, interval), share)
-                for value, (interval, share) in zip(values, known, strict=True)
-            ],
-        )
+        found = [
+            (Estimate.within(grouped.bounds, value, interval), share)
+            for value, (interval, share) in zip(values, known, strict=True)
+        ]
+        return _result(grouped, found)
 
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
@@ -202,26 +198,35 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         )
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
-    question = Question(
-        kind=kind,
-        text=grouped.text,
-        identity=identity_of(grouped, None if draws == context.rows_per_query else draws, context.mechanism),
-        cost=cost,
-        rows_read=rows_read,
-        run=run,
-        work=len(parts) * (RELEASE_WORK + draws * grouped.work),
-        forecast=forecast,
-    )
+    question = replace(context.question_in_passes(kind, grouped, parts, draws, run), forecast=forecast)
+    cost = question.cost
+    _leave_something(context, cost, count)
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
 
 
+def _leave_something(context: Context, cost: Cost, groups: int) -> None:
+    """Refuse so many groups that no later answer would say anything, even if they were the first question.
+
+    What was asked before does not matter: otherwise groups that have an answer could be refused later on.
+    """
+
+    def too_many(count: int) -> bool:
+        taken = PlainAmounts(count * cost.charge // groups, count * cost.intervals // groups)
+        return context.guarantee.margin_after(0, taken) >= SAYS_NOTHING
+
+    if too_many(groups) and not too_many(1):  # else no answer of this session says anything, whatever is asked
+        most = bisect_left(range(groups), True, key=too_many) - 1
+        raise InvalidArgument(
+            f"{groups:,} groups at once would take so much of this session that no later answer said anything; ask"
+            f" about at most {most:,}, or bring more rows.",
+            name="groups",
+            groups=groups,
+            most=most,
+        )
+
+
 def _result(grouped: Grouped, found: Sequence[tuple[Estimate, Interval]]) -> Result:
-    """Return the result of a question by groups: what was `found` of each, and the interval for its share."""
-    lines = [
-        {"group": list(group), **one.to_json(), "share_low": low, "share_high": high}
-        for group, (one, (low, high)) in zip(grouped.groups, found, strict=True)
-    ]
-    return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
+    return result_of([key.text for key in grouped.keys], grouped.groups, found, grouped.bounds)
 
 
 COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
@@ -316,14 +321,10 @@ def mean(
         return look_until(MEAN.name, context, built, until)
     draws = context.draws(built, rows_per_query, margin)
 
-    def run(drawing: Drawing) -> Result:
-        (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
-        return {**estimate.to_json(), "bounds": list(built.bounds)}
-
     def hint() -> str | None:
         return _slices_hint(context, plain, draws) if built is plain and margin is None else None
 
-    return context.question(MEAN.name, built, draws, run, scale=1.0, requested=margin, hint=hint)
+    return context.one_number(MEAN.name, built, draws, requested=margin, hint=hint)
 
 
 def _slices_hint(context: Context, measure: Share | Mean, draws: int, only: str = "") -> str | None:
@@ -380,17 +381,19 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
         found = [estimate(part, drawing) for part in parts]
         if isinstance(measure, Grouped):
             return _result(measure, found)
-        return found[0][0].to_json() | {"bounds": list(measure.bounds)}
+        return found[0][0].to_result(measure.bounds)
 
     planned = PlannedStages(parts[:1], draws, sliced=True, counting=COUNTING)
     work_out(planned)
     one, rows_read, work = planned.price(context)
     count = len(parts)
+    cost = Cost(count * one.charge, count * one.intervals)
+    _leave_something(context, cost, count)
     question = Question(
         MEAN.name,
         sliced.text,
-        identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism),
-        Cost(count * one.charge, count * one.intervals),
+        context.identity(sliced, draws),
+        cost,
         count * rows_read,
         run,
         work=count * work,

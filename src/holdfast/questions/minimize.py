@@ -23,7 +23,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, total_of
 from holdfast.schema import Schema
 
 SHOWN = 20  # coordinates in a printout
@@ -259,7 +259,7 @@ def minimize(
     draws: int = context.guarantee.terms.rows_per_query
     asked = final_queries(fit, fit.descent.domain.center)
     prices = [context.price(query, draws) for query in asked + (LOOKS * asked[:1] if search else [])]
-    charge, intervals = (sum(getattr(cost, what) for cost, _ in prices) for what in ("charge", "intervals"))
+    certifying = total_of([cost for cost, _ in prices])
     rows_read = fit.rows_read + sum(rows for _, rows in prices)
 
     def run(drawing: Drawing) -> Result:
@@ -271,7 +271,7 @@ def minimize(
             looking = search if most is None else search.shortened(most)
             ended, found = looking.run(drawing.source, drawing.rng, lambda look: drawing.estimates(look, draws)[0].high)
         queries = final_queries(ended, found.point)
-        certified = [drawing.estimates(query, draws)[0].to_json() | {"bounds": list(query.bounds)} for query in queries]
+        certified = [drawing.estimates(query, draws)[0].to_result(query.bounds) for query in queries]
         lowest = ended.descent.objective.ranges.values[0]  # no loss is below this, so the loss itself is a bound
         return (
             {"loss": certified[0], "accuracy": certified[1] if len(certified) > 1 else None}
@@ -288,7 +288,7 @@ def minimize(
         kind=MINIMIZE.name,
         text=f"minimum of {objective.text}, {where}",
         identity=identity,
-        cost=Cost(fit.charge + charge, intervals + (promise.likely is not None)),
+        cost=Cost(fit.charge + certifying.charge, certifying.intervals + (promise.likely is not None)),
         rows_read=rows_read,
         work=(fit.steps + len(prices)) * RELEASE_WORK + rows_read * objective.work,
         run=run,

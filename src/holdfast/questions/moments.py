@@ -285,7 +285,7 @@ def moment(
         def run(drawing: Drawing) -> Result:
             found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
             estimate, bounds = _in_units(found, within, times, rounded=range_follows)
-            return estimate.to_json() | {"bounds": list(bounds)}
+            return estimate.to_result(bounds)
 
         def hint(cost: Cost) -> str | None:
             if not covered or any(isinstance(one, Share) for one in asked.of):

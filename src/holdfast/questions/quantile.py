@@ -67,7 +67,7 @@ def quantile(
             threshold = search.next_threshold()
             (share,) = drawing.estimates(replace(at_most, threshold=threshold), draws)
             search.learn(threshold, share)
-        return search.estimate().to_json() | {"bounds": [low, high]}
+        return search.estimate().to_result((low, high))
 
     facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps}
     condition = "" if at_most.where is None else f" where {at_most.where.text}"

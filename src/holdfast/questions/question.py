@@ -5,7 +5,7 @@ equal when two people ask the same thing. Running it touches rows only through a
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -80,24 +80,19 @@ class Drawing:
         """Return the same drawing from the rows that check guesses."""
         return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
-    def under(self, guarantee: Guarantee) -> "Drawing":
-        """Return the same drawing, at the same place, for an answer by the mechanism of this `guarantee`."""
-        mechanism = guarantee.terms.mechanism
-        if mechanism == self.guarantee.terms.mechanism:
-            return self
-        return replace(self, guarantee=self.guarantee.by(mechanism))
+    def at_level(self, level: float) -> "Drawing":
+        """Return the same drawing, whose exact intervals have another `level`."""
+        return replace(self, guarantee=self.answering.at_level(level))
 
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
-        guarantee = self.guarantee.answering()
+        guarantee = self.answering
         intervals = query.statistic.certify(release, guarantee)
         return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
-        release, guarantee = self.release(query, draws), self.guarantee.answering()
-        intervals = query.statistic.certify(release, guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
+        return self.certify(query, self.release(query, draws), bounds)
 
 
 @dataclass(frozen=True)
@@ -148,6 +143,7 @@ class Question:
     forecast: Callable[[Answered], Forecast] = no_forecast  # computed only for a price, from all answers so far
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # the terms it was built under
+    mechanism: str | None = None  # how it is answered, if not by the plan's own mechanism
     finish: Callable[[int, Result, Answered], tuple[Result, Cost]] | None = None  # runs in the commit: see `Drawn`
     whole: bool = False  # for data with units: whether the text says how much each counts; else all count equally
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, from this one's result
@@ -234,6 +230,10 @@ class Context:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.answering, query.statistic, draws)
 
+    def identity(self, query: Query, draws: int) -> str | None:
+        """Return the identity of a question about `query`, from this many `draws`."""
+        return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
+
     def said_published(self, question: Question, columns: Sequence[str]) -> Question:
         """Return the question; its text names those of these columns whose values are published."""
         names = [name for name in columns if name in self.schema and self.schema[name].published]
@@ -273,7 +273,7 @@ class Context:
             What is asked, if the query is only one pass of it.
         """
         asked = of or query
-        cost, rows_read = _price(self.answering, query.statistic, draws)
+        cost, rows_read = self.price(query, draws)
         unusual = requested is None and draws != self.rows_per_query
         reads = draws if unusual else None if requested is None else f"margin {requested!r}"
         identity = identity_of(asked, reads, self.mechanism)
@@ -291,8 +291,36 @@ class Context:
             usual=usual,
             work=RELEASE_WORK + rows_read * query.work,
             terms=self.guarantee.terms,
+            mechanism=self.mechanism,
             whole=query.speaks_of_units,
         )
+
+    def one_number(
+        self,
+        kind: str,
+        query: Query,
+        draws: int,
+        *,
+        scale: float = 1.0,
+        requested: float | None = None,
+        text: str | None = None,
+        hint: Callable[[], str | None] = lambda: None,
+    ) -> Question:
+        """Return the question that one release of the query answers with one number, `scale` times the query's.
+
+        Parameters
+        ----------
+        kind, query, draws, scale, requested, text, hint
+            As for `question`.
+        """
+        low, high = query.bounds
+        bounds = scale * low, scale * high
+
+        def run(drawing: Drawing) -> Result:
+            (found,) = drawing.estimates(query, draws, bounds)
+            return found.to_result(bounds)
+
+        return self.question(kind, query, draws, run, scale=scale, requested=requested, text=text, hint=hint)
 
     def question_in_passes(
         self, kind: str, whole: Query, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
@@ -302,7 +330,7 @@ class Context:
         if len(passes) == 1:
             return question
         prices = [self.price(one, draws) for one in passes]
-        cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
+        cost = total_of([one for one, _ in prices])
         return replace(
             question,
             cost=cost,
@@ -408,6 +436,11 @@ class Context:
                 best_margin=best,
             )
         return draws
+
+
+def total_of(costs: Collection[Cost]) -> Cost:
+    """Return what questions of these costs take together."""
+    return Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
 
 
 @lru_cache(MOST_REMEMBERED)

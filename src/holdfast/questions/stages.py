@@ -31,7 +31,7 @@ from holdfast.ledger import Cost
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
 from holdfast.questions.answer import Interval
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, identity_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode
 
 Found = tuple[float, Interval]  # an estimate, and its interval
 
@@ -132,7 +132,7 @@ class PlannedStages(Stages):
     ) -> Question:
         """Return the question that these stages answer; `hint` gives a remark for its price, from its cost."""
         cost, rows_read, work = self.price(context)
-        own = identity_of(Quadratic(self.measures, FIRST), None if self.draws == context.rows_per_query else self.draws)
+        own = context.identity(Quadratic(self.measures, FIRST), self.draws)
         identity = None if own is None else encode({"kind": kind, "of": own, "text": text})
         return Question(
             kind, text, identity, cost, rows_read, run, work=work, forecast=lambda _: Forecast(remarks=(hint(cost),))
@@ -289,9 +289,8 @@ def _look(
         release = drawing.release(query, draws)
         pooled = _pooled(query, release, before, drawing.answering)
         shared = drawing.answering.level if level is None else level
-        certifying = drawing.answering.at_level(shared * look_share(number))
-        (estimate,) = replace(drawing, guarantee=certifying).certify(query, pooled)
-        return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
+        (estimate,) = drawing.at_level(shared * look_share(number)).certify(query, pooled)
+        return estimate.to_result(query.bounds) | {"counts": list(pooled.counts), "level": shared}
 
     def after(result: Result, later: Context) -> Question | None:
         value = result["value"]  # None: too few rows of a group to tell

@@ -192,11 +192,8 @@ def submit(
         sums = float(apart.sum()), float(np.square(apart).sum())
         return {"cell": released.cell, "best": {"seq": best.seq, "cell": best.cell, "apart": sums}}
 
-    def so_far_of(answered: Answered) -> SubmissionsSoFar:
-        return ladder.so_far(answered)
-
     def finish(number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:
-        cell, so_far = result["cell"], so_far_of(answered)
+        cell, so_far = result["cell"], ladder.so_far(answered)
         ends, where = (
             _in_units(metric, part) for part in (ladder.certify(cell, so_far), ladder.known_range(cell, so_far))
         )
@@ -209,7 +206,7 @@ def submit(
         return answer | scored | {"bounds": list(metric.bounds), "ahead": ahead}, Cost(charge, 1)
 
     def forecast(answered: Answered) -> Forecast:
-        return Forecast(terms.scale * ladder.width(so_far_of(answered)))
+        return Forecast(terms.scale * ladder.width(ladder.so_far(answered)))
 
     return Question(
         kind=SUBMIT.name,

@@ -9,7 +9,7 @@ with a symbol from a range, in this order: the end, the characters of an alphabe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import ceil
@@ -34,7 +34,7 @@ from holdfast.questions.answer import Estimate, Record, write_end
 from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 from holdfast.schema import Type
 
 END = 0  # the first symbol
@@ -282,8 +282,7 @@ def top(
 
     def run(drawing: Drawing) -> Result:
         search = LetterSearch(letters, longest, most)
-        guarantee = drawing.answering
-        rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
+        rough = _rough(drawing, fewer)
         while search.open:
             search.learn(look(rough, search.open, few))
         if fewer > 1 and search.spelled:
@@ -297,7 +296,7 @@ def top(
         prices += [context.price(one, draws) for one in passes([letters.all] * most)]
         statements += most
     facts = {"top": start.identity, "longest": longest, "most": most}
-    identity = identity_of(start, None if draws == context.rows_per_query else draws)
+    identity = context.identity(start, draws)
     return Question(
         kind=TOP.name,
         text=f"the {most} most frequent of {value.text}, up to {longest} characters long",
@@ -315,6 +314,11 @@ def _fewer(context: Context) -> int:
     They may not under the information guarantee, whose radius counts every statement, whatever its level.
     """
     return FEWER if context.answering.covers_slices else 1
+
+
+def _rough(drawing: Drawing, fewer: int) -> Drawing:
+    """Return the drawing of a round that only decides where to go on: `fewer` statements share the level of one."""
+    return drawing if fewer == 1 else drawing.at_level(drawing.answering.level / fewer)
 
 
 def _of_declared(
@@ -340,8 +344,7 @@ def _of_declared(
         }
 
     def run(drawing: Drawing) -> Result:
-        guarantee = drawing.answering
-        rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
+        rough = _rough(drawing, fewer)
         found = look(rough, categories, few)
         others = [estimate for asked in outside for estimate in rough.estimates(asked, few)]
         ranked = sorted(found, key=lambda category: found[category].guess, reverse=True)
@@ -356,7 +359,7 @@ def _of_declared(
     first = [context.price(one, few) for one in (*passes(categories), *outside)]
     again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []
     prices, statements = first + again, ceil((len(categories) + len(outside)) / fewer) + (most if again else 0)
-    own = identity_of(everything, None if draws == context.rows_per_query else draws)
+    own = context.identity(everything, draws)
     question = Question(
         kind=TOP.name,
         text=f"the {most} most frequent of {value.text}, of {len(categories)} that are declared",

@@ -1,7 +1,5 @@
 """Counts and sums: a share or a mean, times the size of the population."""
 
-from typing import Any
-
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.queries.build import build_mean, build_total
@@ -10,7 +8,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import Margin, Population, Query, RowsPerQuery, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result
+from holdfast.questions.question import Context, Question
 
 
 def count(
@@ -41,17 +39,10 @@ def count(
     built = build_mean(query, context.schema)
     if not isinstance(built, Share):
         raise InvalidArgument("A count is of rows that meet a condition; add numbers up with `total`.", name="query")
-    size = float(context.size(population))
-    bounds = (0.0, size)
+    size = context.size(population)
     draws = context.draws(built, rows_per_query, None if margin is None else margin / size)
-
-    def run(drawing: Drawing) -> Result:
-        (found,) = drawing.estimates(built, draws, bounds)
-        return found.to_json() | {"bounds": list(bounds)}
-
-    text = f"how many of {context.size(population):,} have {built.value.text}"
-    requested: dict[str, Any] = {"requested": margin, "text": text}
-    return context.question(COUNT.name, built, draws, run, scale=size, **requested)
+    text = f"how many of {size:,} have {built.value.text}"
+    return context.one_number(COUNT.name, built, draws, scale=float(size), requested=margin, text=text)
 
 
 COUNT = kind_of(count, Answer)
@@ -88,17 +79,11 @@ def total(
         The sum and its interval.
     """
     built = build_total(query, context.schema, within=within, where=where)
-    size = float(context.size(population))
+    size, (low, high) = context.size(population), built.bounds
     draws = context.draws(built, rows_per_query)
-    bounds = size * built.bounds[0], size * built.bounds[1]
-    check.number(total=bounds[1] - bounds[0])
-
-    def run(drawing: Drawing) -> Result:
-        (found,) = drawing.estimates(built, draws, bounds)
-        return found.to_json() | {"bounds": list(bounds)}
-
-    text = f"total of {built.text.removeprefix('mean of ')} over {context.size(population):,}"
-    return context.question(TOTAL.name, built, draws, run, scale=size, text=text)
+    check.number(total=float(size) * high - float(size) * low)
+    text = f"total of {built.text.removeprefix('mean of ')} over {size:,}"
+    return context.one_number(TOTAL.name, built, draws, scale=float(size), text=text)
 
 
 TOTAL = kind_of(total, Answer)

@@ -7,7 +7,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Choice, Margin, Query, Real, RowsPerQuery, Where, Whole
-from holdfast.questions.question import Context, Drawing, Question, Result
+from holdfast.questions.question import Context, Question
 
 
 def units(
@@ -52,11 +52,7 @@ def units(
     built = build_whole_unit(query, context.schema, having=having, at_least=at_least, cap=cap, where=where)
     draws = context.draws(built, rows_per_query, margin)
 
-    def run(drawing: Drawing) -> Result:
-        (estimate,) = drawing.estimates(built, draws)
-        return estimate.to_json() | {"bounds": list(built.bounds)}
-
-    return context.question(UNITS.name, built, draws, run, scale=1.0, requested=margin)
+    return context.one_number(UNITS.name, built, draws, requested=margin)
 
 
 UNITS = kind_of(units, Answer)

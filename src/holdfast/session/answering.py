@@ -21,6 +21,8 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, NamedTuple, TypeVar, cast
 
+import polars as pl
+from numpy.random import Generator
 from polars.exceptions import PanicException
 
 from holdfast.cancel import about_to_commit, drop, go_on
@@ -36,20 +38,23 @@ from holdfast.errors import (
 )
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
-from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of, total_of
+from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.price import Price, require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result
+from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
+from holdfast.rows.local import LocalRows
+from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
-from holdfast.session.beside import MADE_UP_ROWS, made_up
 from holdfast.session.standing import StandingPlan
 
+MADE_UP_ROWS = 1_000  # of a dry run
 ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
 B = TypeVar("B")
@@ -371,17 +376,19 @@ class Answering:
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, cost)),
+                answer=question.result(self._drawing(place, cost, question.mechanism)),
                 cost=cost,
                 rows_read=question.rows_read,
                 analyst=self.analyst,
                 finish=None if finish is None else finished,
             )
 
-    def _drawing(self, place: Place, cost: Cost) -> Drawing:
+    def _drawing(self, place: Place, cost: Cost, mechanism: str | None = None) -> Drawing:
         """Return what a question draws with at its place: rows, guarantee and random generator."""
         standing = self.plan.standing
         guarantee = standing.context.guarantee.at(place.reached, place.intervals, cost.intervals)
+        if mechanism is not None:
+            guarantee = guarantee.by(mechanism)
         order = Order(self.ledger.key(ORDER), place.charge) if guarantee.in_order else None
         rows, kept = standing.draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
@@ -391,13 +398,21 @@ class Answering:
         terms = context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
-        invented = made_up(self._schema, rng)
-        guarantee, order = context.certifying(question.cost), Order(self._randomness.secret())
+        invented = _made_up(self._schema, rng)
+        guarantee, order = context.by(question.mechanism).certifying(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
+
+
+def _made_up(schema: Schema, rng: Generator) -> LocalRows:
+    """Return made-up rows; if they have units, about three rows per unit."""
+    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
+    if schema.unit is not None:
+        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
+    return memory_rows(rows, name="made up", unit=schema.unit)
 
 
 class Unwritten(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is stored beside rows on disk: their ledger, its witness, the other part of a split; and rows made up."""
+"""What is stored beside rows on disk: their ledger, its witness, the other part of a split."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -6,28 +6,15 @@ from functools import cache
 from pathlib import Path
 
 import polars as pl
-from numpy.random import Generator
 
 from holdfast.ledger import FileWitness, Witness, content_of, file_beside
 from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import Seen
-from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.decks.deck import Deck
-from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
-from holdfast.schema import Schema
 
-MADE_UP_ROWS = 1_000
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # suffixes of the two parts of a split file
-
-
-def made_up(schema: Schema, rng: Generator) -> LocalRows:
-    """Return made-up rows; if they have units, about three rows per unit."""
-    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
-    if schema.unit is not None:
-        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
-    return memory_rows(rows, name="made up", unit=schema.unit)
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:

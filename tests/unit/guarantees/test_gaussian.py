@@ -11,6 +11,7 @@ from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees import read
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.statistic import NoisyMeans
+from holdfast.mechanisms import noisy_means
 from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Share
@@ -150,6 +151,27 @@ def test_its_interval_is_the_noise_widened_by_the_step_of_coins():
         scans.share(expected_release(coins, Share().statistic, 0.3), 0)
     with pytest.raises(NotCovered, match="says nothing about NoisyMeans"):
         coins.share(release, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("mean", {"query": "x > 0.5"}),
+        ("mean", {"query": "x > 0.5", "by": "g", "groups": [0, 1]}),
+        ("histogram", {"query": "g", "categories": [0, 1]}),
+    ],
+)
+@pytest.mark.parametrize("ask", ["ask", "dry_run"])
+def test_an_answer_by_scans_is_made_by_scans(monkeypatch, kind, options, ask):
+    """Asked for by name, all rows are averaged; else, in the same session, none are."""
+    averaged = []
+    monkeypatch.setattr(noisy_means, "gaussian_mean", lambda values, sigma: averaged.append(len(values)) or 0.5)
+    data = {"x": np.linspace(0, 1, 20_000), "g": np.arange(20_000) % 4}
+    with hf.Session(data, queries=100, seed=1) as session:
+        getattr(session, ask)(kind=kind, **options)
+        assert averaged == []
+        getattr(session, ask)(kind=kind, mechanism="gaussian", **options)
+        assert set(averaged) == {20_000 if ask == "ask" else 1_000}
 
 
 def test_coins_and_scans_share_one_budget():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from traceback import extract_tb, format_exception
+from typing import Any
 
 import narwhals as nw
 import pandas as pd
@@ -469,6 +470,35 @@ def test_what_a_newcomer_asks_of_a_small_table_is_answered() -> None:
         with pytest.raises(hf.InvalidArgument, match="Ask about fewer categories at once"):
             session.histogram("group", categories=range(2_000))  # no later answer would say anything
         assert session.ledger.spent == spent
+
+
+@pytest.mark.parametrize("plan", [{}, {"queries": 100}, {"checks": 0.2}])
+@pytest.mark.parametrize("how", [{}, {"slices": [0.25, 0.5]}, {"mechanism": "gaussian"}])
+def test_groups_that_would_take_the_whole_session_are_refused(plan: dict[str, Any], how: dict[str, Any]) -> None:
+    """The most that is allowed leaves something to say; one group more does not, and is refused, free of charge."""
+    asked: dict[str, Any] = {"by": "group", "within": (0, 1), **how}
+    with hf.Session({"group": [number % 10 for number in range(2_000)], "y": [0.5] * 2_000}, **plan) as session:
+        for ask in (session.mean, session.price, session.dry_run):
+            with pytest.raises(hf.InvalidArgument, match="no later answer said anything; ask about at most") as refused:
+                ask("y", groups=range(3_000), **asked)
+        most = refused.value.fields["most"]
+        assert 10 < most < 3_000
+        with pytest.raises(hf.InvalidArgument, match=f"{most + 1} groups at once"):
+            session.price("y", groups=range(most + 1), **asked)
+        price = session.price("y", groups=range(most), **asked)
+        assert not session.ledger.begun  # nothing was asked, so nothing was read
+        assert price.later is not None
+        assert price.later[1] > price.later[0]
+
+
+def test_groups_that_were_answered_stay_free_however_much_was_asked_since() -> None:
+    rows = {"group": [number % 10 for number in range(2_000)], "y": [number % 3 == 0 for number in range(2_000)]}
+    with hf.Session(rows, seed=1) as session:
+        first = session.mean("y", by="group", groups=range(100))
+        session.mean("y", by="group", groups=range(50, 150))
+        session.mean("y", rows_per_query=200_000)
+        assert session.mean("y", by="group", groups=range(100)).seq == first.seq
+        assert session.mean("y", by="group", groups=range(100)).cached
 
 
 def test_how_many_passes_there_are_is_no_part_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
