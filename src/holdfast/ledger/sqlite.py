@@ -348,7 +348,11 @@ class SqliteStore(Database):
                 # Closed, they would move an old log into the file, and remove the one that others write to.
                 for slot in (self._reads, self._writes):
                     slot.keep()
-        self._refuse_lost_log()
+        if self._inode in _lost:
+            raise self._unavailable(
+                f"its log {self._path.name}-wal was removed while it was in use, or the -shm file beside it, perhaps"
+                " with answers in it. End all programs that use the ledger, then restore both from a backup"
+            )
 
     def _log_is_gone(self) -> bool:
         """Whether the log or the index that a connection has open was removed or replaced.
@@ -380,13 +384,6 @@ class SqliteStore(Database):
     def _logs_there(self) -> LogIds:
         log, index = self._log_names
         return _inode(log), _inode(index)
-
-    def _refuse_lost_log(self) -> None:
-        if self._inode in _lost:
-            raise self._unavailable(
-                f"its log {self._path.name}-wal was removed while it was in use, or the -shm file beside it, perhaps"
-                " with answers in it. End all programs that use the ledger, then restore both from a backup"
-            )
 
     def probe(self) -> None:
         """Raise if nothing could be written now, even if the file has yet to be created."""
