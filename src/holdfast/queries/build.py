@@ -190,10 +190,16 @@ def build_total(
     return Total(mean.value, (min(0.0, low), max(0.0, high)), mean.where).complete()
 
 
-def build_slices(measure: Share | Mean | Grouped, slices: Sequence[float]) -> Sliced:
+AUTO = "auto"  # instead of cuts: they are found out
+
+
+def build_slices(measure: Share | Mean | Grouped, slices: Sequence[float] | str) -> Sliced:
     """Return the mean of a number, or that of each group, its range cut into slices at increasing points inside it."""
     if not isinstance(measure.inner if isinstance(measure, Grouped) else measure, Mean):
         raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
+    if isinstance(slices, str):
+        check.one_of("slices", slices, (AUTO, "none"))
+        return Sliced(measure, ())
     low, high = measure.bounds
     cuts = _numbers("slices", slices)
     edges = [low, *cuts, high]

@@ -475,7 +475,7 @@ class Sliced(Composed):
     measure
         The mean that is asked for.
     edges
-        Where its range is cut, rescaled to [0, 1], both ends included.
+        Where its range is cut, rescaled to [0, 1], both ends included; empty if that is found out first.
     place
         Which slice; -1: whether the row counts at all.
     """
@@ -497,6 +497,8 @@ class Sliced(Composed):
     @cached_property
     def text(self) -> str:
         """The question in words."""
+        if not self.edges:
+            return self.measure.text
         low, high = self.measure.bounds
         cuts = ", ".join(f"{low + (high - low) * edge:.15g}" for edge in self.edges[1:-1])
         return f"{self.measure.text} in slices at {cuts}"

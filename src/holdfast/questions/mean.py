@@ -18,10 +18,9 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import SAYS_NOTHING
 from holdfast.guarantees.terms import PlainAmounts
 from holdfast.ledger import Answered, Cost
-from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
+from holdfast.queries.build import AUTO, Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
-from holdfast.queries.measures import Mean, Share, Sliced
-from holdfast.queries.query import Composed
+from holdfast.queries.measures import Mean, Share
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.answer import (
@@ -45,7 +44,7 @@ from holdfast.questions.options import (
     LargestWeight,
     Margin,
     Query,
-    Reals,
+    RealsOrWord,
     RowsPerQuery,
     RowsPerUnit,
     Until,
@@ -54,7 +53,8 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import Context, Drawing, Forecast, Question, Result
-from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages, look_until
+from holdfast.questions.slices import NONE, in_slices, worthwhile
+from holdfast.questions.stages import look_until
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,7 +192,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-        narrower = _slices_hint(context, grouped.inner, draws, "in large groups, ")
+        narrower = _slices_hint(context, grouped.inner, draws)
         return Forecast(
             widths=context.group_widths(parts[0], draws, cost), remarks=(saved if count > 1 else None, narrower)
         )
@@ -229,9 +229,7 @@ def _result(grouped: Grouped, found: Sequence[tuple[Estimate, Interval]]) -> Res
     return result_of([key.text for key in grouped.keys], grouped.groups, found, grouped.bounds)
 
 
-COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
-EXAMPLE_CUTS = (1 / 8, 1 / 4, 1 / 2)  # of the range: half as wide for delays, distances and wages, 8% wider for coins
-_CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
+_CUTS = "Where to cut the range of a number, for a narrower mean at the same price; auto finds out, none cuts nothing."
 
 
 def mean(
@@ -251,7 +249,9 @@ def mean(
             "The values of `by` to answer for; by default, the declared ones. For two columns: A, X; B, Y.",
         ),
     ] = None,
-    slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
+    slices: Annotated[
+        Sequence[float] | str | None, About(RealsOrWord(None, "0, 60, 240", ("auto", "none")), _CUTS)
+    ] = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
     until: Until = None,
@@ -279,9 +279,10 @@ def mean(
         their values. With several expressions: tuples of values, or a list of values for each, to be combined. If left
         out, the categories declared with the data.
     slices
-        For numbers with few large values: where to cut their range, increasing. Each slice gets draws of its own, for
-        the same price; the interval is narrower if most values lie in a small part of the range. With `by`, each group
-        is asked with draws of its own.
+        Where to cut the range of a number, increasing. Each slice gets draws of its own, for the same price; the
+        interval is narrower if most values lie in a small part of the range. "auto" finds out where to cut with a few
+        of the draws; the mean of all rows does so by default, unless `margin`, `until`, `weight`, `rows_per_unit` or
+        `mechanism` is given. "none" cuts nothing. With `by`, each group is asked with draws of its own.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
@@ -304,37 +305,37 @@ def mean(
         kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit}
         _leave_out("by", margin=margin, **kept)
         grouped = build_groups(query, context.schema, by=by, groups=groups, within=within, where=where)
-        if slices is not None:
-            return _in_slices(context, build_slices(grouped, slices), rows_per_query)
+        if slices is not None and slices != NONE:
+            return _in_slices(context, grouped, slices, rows_per_query)
         return in_groups(MEAN.name, context, grouped, rows_per_query)
     if groups is not None:
         raise InvalidArgument("groups are values of by; say by what the rows are grouped.", name="groups")
     plain = build_mean(query, context.schema, within=within, where=where)
-    if slices is not None:
-        kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
-        _leave_out("slices", margin=margin, **kept)
-        return _in_slices(context, build_slices(plain, slices), rows_per_query)
+    others = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
+    if slices is not None and slices != NONE:
+        _leave_out("slices", margin=margin, **others)
+        return _in_slices(context, plain, slices, rows_per_query)
     built = build_accepted(
         plain, context.schema, rows_per_unit=rows_per_unit, weight=weight, largest_weight=largest_weight
     )
     if until is not None:
         return look_until(MEAN.name, context, built, until)
     draws = context.draws(built, rows_per_query, margin)
+    usual = slices is None and built is plain and margin is None
+    if usual and _of_all_rows(plain) and worthwhile(context, draws):
+        return _in_slices(context, plain, AUTO, rows_per_query)
 
     def hint() -> str | None:
-        return _slices_hint(context, plain, draws) if built is plain and margin is None else None
+        return _slices_hint(context, plain, draws) if usual else None
 
     return context.one_number(MEAN.name, built, draws, requested=margin, hint=hint)
 
 
-def _slices_hint(context: Context, measure: Share | Mean, draws: int, only: str = "") -> str | None:
-    """Return the remark that slices would be narrower, with an example, where they may be; `only`: for what."""
-    sliceable = isinstance(measure, Mean) and context.mechanism is None and context.answering.covers_slices
-    if not sliceable or draws < LEAST:
-        return None
-    low, high = measure.bounds
-    cuts = ", ".join(f"{low + (high - low) * part:.3g}" for part in EXAMPLE_CUTS)
-    return f"narrower for as much, {only}where most values lie in a part of the range: give slices, such as {cuts}"
+def _slices_hint(context: Context, measure: Share | Mean, draws: int) -> str | None:
+    """Return the remark that large groups would be narrower in slices, where they may be."""
+    if isinstance(measure, Mean) and worthwhile(context, draws):
+        return f"large groups are narrower for as much with slices {AUTO}"
+    return None
 
 
 def _leave_out(beside: str, **options: object) -> None:
@@ -344,65 +345,26 @@ def _leave_out(beside: str, **options: object) -> None:
             raise InvalidArgument(f"{name} must be left out beside {beside}.", name=name)
 
 
-def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> Question:
-    """Return the question about every slice of a number, with as many draws in all as it has without slices.
+def _in_slices(
+    context: Context, plain: Share | Mean | Grouped, slices: Sequence[float] | str, rows_per_query: int | None
+) -> Question:
+    """Return the question about the slices of a number, of all rows or in each group."""
+    sliced = build_slices(plain, slices)
 
-    If some rows may not count, they are put at an estimate of the mean, from a few draws, where a slice ends; so they
-    add no uncertainty. Groups are asked one after the other, each with draws of its own: that costs what one pass over
-    all of them does.
-    """
-    context.answering.supports_slices()
-    draws, measure = context.draws(sliced, rows_per_query), sliced.measure
-    assert isinstance(measure, Mean | Grouped)
-    if draws < LEAST:
-        raise InvalidArgument(
-            f"slices need at least {LEAST} rows for one answer, to share among them; this one reads {draws}. Leave"
-            " slices out, or give more rows_per_query.",
-            name="slices",
-        )
-    parts = measure.in_passes(len(measure.groups)) if isinstance(measure, Grouped) else (measure,)
+    def report(found: Sequence[tuple[Estimate, Interval]]) -> Result:
+        return _result(plain, found) if isinstance(plain, Grouped) else found[0][0].to_result(plain.bounds)
 
-    def work_out(stages: Stages) -> Found:
-        center, cuts, part = 0.0, list(sliced.edges[1:-1]), 1.0
-        if stages.some_left_out:
-            part = 2 - COUNTING - ROUGH  # a group takes two answers
-            center = min(1.0, max(0.0, stages.rough(FIRST)))
-            cuts = [0.0, *(cut - center for cut in cuts)]
-        value, (low, high) = stages.certain(FIRST.moved((center, 0.0)), stages.count(part), cuts)
-        return center + value, (center + low, center + high)
-
-    def estimate(part: Composed, drawing: Drawing) -> tuple[Estimate, Interval]:
-        stages = DrawnStages((part,), draws, sliced=True, counting=COUNTING, drawing=drawing)
-        value, (low, high) = work_out(stages)
-        found = Estimate.within(part.bounds, min(1.0, max(0.0, value)), (max(0.0, low), min(1.0, high)))
-        return found, stages.share
-
-    def run(drawing: Drawing) -> Result:
-        found = [estimate(part, drawing) for part in parts]
-        if isinstance(measure, Grouped):
-            return _result(measure, found)
-        return found[0][0].to_result(measure.bounds)
-
-    planned = PlannedStages(parts[:1], draws, sliced=True, counting=COUNTING)
-    work_out(planned)
-    one, rows_read, work = planned.price(context)
-    count = len(parts)
-    cost = Cost(count * one.charge, count * one.intervals)
-    _leave_something(context, cost, count)
-    question = Question(
-        MEAN.name,
-        sliced.text,
-        context.identity(sliced, draws),
-        cost,
-        count * rows_read,
-        run,
-        work=count * work,
-    )
-    return context.said_published(question, [name for part in parts[:1] for name in _key_columns(part)])
+    draws = context.draws(sliced, rows_per_query)
+    question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)
+    if isinstance(plain, Grouped):
+        _leave_something(context, question.cost, len(plain.groups))
+        return context.said_published(question, [name for key in plain.keys for name in key.columns])
+    return question
 
 
-def _key_columns(measure: Composed) -> list[str]:
-    return [name for key in measure.keys for name in key.columns] if isinstance(measure, Grouped) else []
+def _of_all_rows(measure: Share | Mean | Grouped) -> bool:
+    """Whether it is the mean of a number over all rows that have one."""
+    return isinstance(measure, Mean) and measure.where is None
 
 
 MEAN = kind_of(mean, Answer, GroupsAnswer)
@@ -427,7 +389,7 @@ class AskMean(Protocol[One, Several]):
         largest_weight: float | None = None,
         by: None = None,
         groups: None = None,
-        slices: Sequence[float] | None = None,
+        slices: Sequence[float] | str | None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
         until: float | None = None,

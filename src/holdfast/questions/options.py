@@ -145,6 +145,17 @@ class Reals(Form):
 
 
 @dataclass(frozen=True)
+class RealsOrWord(Reals):
+    """Several numbers, or a word instead of them."""
+
+    words: tuple[str, ...] = ("auto",)
+
+    def parse(self, name: str, text: str) -> Any:
+        """One of the words, or numbers."""
+        return text.strip() if text.strip() in self.words else super().parse(name, text)
+
+
+@dataclass(frozen=True)
 class Categories(Form):
     """Several values of a column."""
 

@@ -36,6 +36,11 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast
 Found = tuple[float, Interval]  # an estimate, and its interval
 
 ROUGH, OFFSET = 1 / 8, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean that is only a step
+PILOT = 1 / 32  # draws, in ordinary answers, that show where values lie; as many again show how far they spread
+PILOT_SAW = 8  # coins of the former that must have come up either way; fewer tell too little
+APART = 2.5  # values are cut at their center, and this many mean deviations on either side of it
+SPREAD_OUT = 0.6  # of the largest mean deviation with this center, that of zeros and ones: beyond, cuts do not help
+LEAST_DEVIATION = 1 / 500  # of the range: what few draws show is no finer
 CUTS = (0.01, 0.1)  # where the range of a function is cut, on both sides of 0
 CUTS_OF_SQUARES = (0.04, 0.2)  # the same if the range is on one side of 0 only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
@@ -66,12 +71,30 @@ class Stages(ABC):
         return max(1, int(part * self.draws))
 
     @abstractmethod
-    def rough(self, form: QuadraticForm) -> float:
-        """Return an estimate of the mean of a form, from few draws."""
+    def rough(self, form: QuadraticForm, part: float = ROUGH) -> float:
+        """Return an estimate of the mean of a form, from few draws: `part` of an ordinary answer."""
+
+    @abstractmethod
+    def deviation(self, center: float, part: float) -> float:
+        """Return an estimate of how far the first value is from `center` on average, from few draws."""
 
     @abstractmethod
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """Return an estimate of the mean of a form, and its interval, from this many draws."""
+
+    def look(self) -> tuple[float, list[float]]:
+        """Find out where the first value lies: its center, and where to cut its distance from there, if anywhere."""
+        center = min(1.0, max(0.0, self.rough(FIRST, PILOT)))
+        deviation = max(LEAST_DEVIATION, self.deviation(center, PILOT / 2))
+        seen = self.count(PILOT) * min(center, 1 - center)
+        if seen < PILOT_SAW or deviation > SPREAD_OUT * 2 * center * (1 - center):
+            return center, []
+        return center, [-APART * deviation, 0.0, APART * deviation]
+
+    @property
+    def draws_of_look(self) -> int:
+        """How many draws `look` takes."""
+        return self.count(PILOT) + 2 * self.count(PILOT / 2)
 
     def center(self) -> None:
         """Measure every value from its estimated mean, and find out how far from there its true mean can be."""
@@ -98,10 +121,15 @@ class PlannedStages(Stages):
 
     releases: list[tuple[bool, int]] = field(default_factory=list)  # whether certain, and how many draws
 
-    def rough(self, form: QuadraticForm) -> float:
+    def rough(self, form: QuadraticForm, part: float = ROUGH) -> float:
         """Count a rough stage."""
-        self.releases.append((not self.sliced, self.count(ROUGH)))
+        self.releases.append((not self.sliced, self.count(part)))
         return 0.5
+
+    def deviation(self, center: float, part: float) -> float:
+        """Count its two releases."""
+        self.releases += [(False, self.count(part))] * 2
+        return 0.0
 
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """Count a certain stage."""
@@ -156,6 +184,13 @@ class Imagined(Drawing):
             values += [np.ones(IMAGINED**2, dtype=bool)] * (len(one.functions) - 1)  # all of them count
         return cls(None, None, guarantee, values=tuple(values))  # type: ignore[arg-type]  # neither rows nor randomness
 
+    @classmethod
+    def zeros_and_ones(cls, measure: Composed, guarantee: Guarantee, share: float) -> "Imagined":
+        """Return a number that is at either end of its range as often; a `share` of the rows, a half or all, count."""
+        counts = [*measure.bounds, *([np.nan] * 2 if share < 1 else ())]
+        others = [np.ones(len(counts), dtype=bool)] * (len(measure.functions) - 1)
+        return cls(None, None, guarantee, values=(np.array(counts), *others))  # type: ignore[arg-type]  # as above
+
     def release(self, query: Query, draws: int) -> Tally:
         """Return the expected counts of the two outcomes."""
         assert isinstance(query, Composed)
@@ -183,14 +218,25 @@ class DrawnStages(Stages):
         """The interval for the share of rows that count."""
         return self._share[1]
 
-    def rough(self, form: QuadraticForm) -> float:
+    def rough(self, form: QuadraticForm, part: float = ROUGH) -> float:
         """Make one release, over the whole range."""
         query = Quadratic(self.measures, form.moved(self.centers), everywhere=self.sliced)
         if not self.sliced:
             return self.certain(query.form, self.draws)[0]
-        (value,) = self.drawing.release(Sliced(query, (0.0, 1.0)), self.count(ROUGH)).values
+        (value,) = self.drawing.release(Sliced(query, (0.0, 1.0)), self.count(part)).values
         low, high = query.bounds
         return (low + (high - low) * value) / self._share[0]
+
+    def deviation(self, center: float, part: float) -> float:
+        """Make a release for either side: how far values are below the center, and how far above it."""
+        query = Quadratic(self.measures, FIRST.moved((center, 0.0)), everywhere=True)
+        (low, high), draws = query.bounds, self.count(part)
+        middle = -low / (high - low)
+        if not 0.0 < middle < 1.0:
+            return 0.0
+        sides = Sliced(query, (0.0, middle, 1.0))
+        below, above = (self.drawing.release(replace(sides, place=place), draws).values[0] for place in (0, 1))
+        return (-low * (1 - min(1.0, below)) + high * max(0.0, above)) / self._share[0]
 
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """Make a release for every slice, add them up, and divide by the share of rows that count."""

@@ -2,13 +2,14 @@
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.queries.build import build_mean, build_total
+from holdfast.queries.build import AUTO, build_mean, build_slices, build_total
 from holdfast.queries.measures import Share
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import Margin, Population, Query, RowsPerQuery, Where, Within
 from holdfast.questions.question import Context, Question
+from holdfast.questions.slices import in_slices, worthwhile
 
 
 def count(
@@ -82,8 +83,20 @@ def total(
     size, (low, high) = context.size(population), built.bounds
     draws = context.draws(built, rows_per_query)
     check.number(total=float(size) * high - float(size) * low)
-    text = f"total of {built.text.removeprefix('mean of ')} over {size:,}"
-    return context.one_number(TOTAL.name, built, draws, scale=float(size), text=text)
+    text, scale = f"total of {built.text.removeprefix('mean of ')} over {size:,}", float(size)
+    if worthwhile(context, draws):
+        sliced, bounds = build_slices(built, AUTO), (scale * low, scale * high)
+        return in_slices(
+            TOTAL.name,
+            context,
+            sliced,
+            draws,
+            lambda found: found[0][0].to_result(bounds),
+            scale=scale,
+            text=text,
+            forecast=True,
+        )
+    return context.one_number(TOTAL.name, built, draws, scale=scale, text=text)
 
 
 TOTAL = kind_of(total, Answer)

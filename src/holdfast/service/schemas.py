@@ -34,6 +34,7 @@ from holdfast.questions.options import (
     Real,
     RealOrWord,
     Reals,
+    RealsOrWord,
     ShortText,
     Text,
     Whole,
@@ -141,6 +142,8 @@ def json_type(form: Form) -> Any:
             return Literal[form.word] | Annotated[Number, Field(ge=form.least, le=form.most)]
         case Real():
             return Annotated[Number, Field(ge=form.least, le=form.most)]
+        case RealsOrWord():
+            return Literal[form.words] | Annotated[list[Number], Sized]
         case Reals(count=None):
             return Annotated[list[Number], Sized]
         case Reals():

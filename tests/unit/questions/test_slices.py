@@ -1,0 +1,113 @@
+"""Means that find out where to cut their range: narrower where values crowd, hardly wider elsewhere, and true."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast import Session
+from holdfast.questions.question import Drawing
+from holdfast.questions.slices import ENOUGH
+
+ROWS = 100_000
+SHAPES = {  # a number in [0, 1], its mean, and what part of the uncut interval is expected to remain
+    "crowded in the middle": (lambda rng: np.clip(rng.normal(0.5, 0.05, ROWS), 0, 1), 0.5, 0.45),
+    "a long tail": (lambda rng: np.minimum(1.0, rng.exponential(0.05, ROWS)), 0.05, 0.8),
+    "a long tail downwards": (lambda rng: 1 - np.minimum(1.0, rng.exponential(0.05, ROWS)), 0.95, 0.8),
+    "wages": (lambda rng: np.minimum(1.0, rng.gamma(2.2, 0.1, ROWS)), 0.22, 0.8),
+    "uniform": (lambda rng: rng.random(ROWS), 0.5, 0.95),
+    "at both ends": (lambda rng: np.round(rng.random(ROWS)), 0.5, 1.06),
+    "nearly always 0": (lambda rng: np.where(rng.random(ROWS) < 0.001, 1.0, 0.0), 0.001, 1.4),  # as wide as its few ones say
+    "always the same": (lambda rng: np.full(ROWS, 0.3), 0.3, 0.45),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest) -> Iterator[tuple[Session, float, float]]:
+    draw, mean, part = SHAPES[request.param]
+    with Session({"x": draw(np.random.default_rng(5))}, queries=100, seed=2, complete=["x"]) as session:
+        yield session, mean, part
+
+
+def test_a_mean_is_cut_where_that_makes_it_narrower(shape: tuple[Session, float, float]) -> None:
+    session, mean, part = shape
+    price = session.price("x", within=(0, 1))
+    cut, uncut = (session.mean("x", within=(0, 1), slices=slices) for slices in (None, "none"))
+    assert cut.low - 1e-3 <= mean <= cut.high + 1e-3  # the numbers above are clipped, so means are off a little
+    assert cut.margin <= part * uncut.margin
+    assert cut.margin <= price.margin * 1.001  # what a price says is the most
+    assert (price.answers, price.rows_read) == (cut.cost, cut.rows_read) == (1, uncut.rows_read)
+
+
+def test_what_is_found_out_first_is_part_of_what_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    release = Drawing.release
+
+    def counted(self: Drawing, query: Any, draws: int) -> object:
+        drawn.append(self.answering.charge(query.statistic, draws))
+        return release(self, query, draws)
+
+    monkeypatch.setattr(Drawing, "release", counted)
+    rng = np.random.default_rng(1)
+    data = {"x": rng.beta(2, 20, ROWS), "gaps": np.where(rng.random(ROWS) < 0.1, np.nan, rng.beta(2, 20, ROWS))}
+    with Session(data, queries=50, seed=1, complete=["x"]) as session:
+        for query, kind in (("x", "mean"), ("gaps", "mean"), ("gaps", "total")):
+            drawn.clear()
+            before, price = session.ledger.spent.charge, session.price(query, kind, within=(0, 1))
+            answer = session.ask(query, kind, within=(0, 1))
+            charged = session.ledger.spent.charge - before
+            assert charged - 16 <= sum(drawn) <= charged  # draws of slices are rounded down
+            assert len(drawn) >= 6  # of the look, three; of the slices, at least as many
+            assert answer.cost == price.answers == (2 if (query, kind) == ("gaps", "mean") else 1)
+
+
+def test_the_default_is_auto_and_none_is_another_question() -> None:
+    rng = np.random.default_rng(2)
+    with Session({"x": rng.random(20_000), "b": rng.random(20_000) < 0.5}, queries=20, seed=1) as session:
+        first = session.mean("x", within=(0, 1))
+        again = session.mean("x", within=(0, 1), slices="auto")
+        assert (again.cached, again.interval) == (True, first.interval)
+        assert not session.mean("x", within=(0, 1), slices="none").cached
+        assert first.record.question == "mean of x within [0, 1]"
+        with pytest.raises(hf.InvalidArgument, match="slices are for the mean of a number"):
+            session.mean("b", slices="auto")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rows_per_query": ENOUGH - 1},
+        {"margin": 0.05},
+        {"until": 0.05},
+        {"mechanism": "gaussian"},
+        {"weight": "x", "largest_weight": 1},
+        {"where": "x > 0.5"},
+        {"slices": "none"},
+    ],
+)
+def test_what_is_asked_for_otherwise_is_not_cut(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> object:
+        raise AssertionError
+
+    monkeypatch.setattr("holdfast.questions.stages.Stages.look", never)
+    data = {"x": np.random.default_rng(3).random(50_000)}
+    with Session(data, queries=20, seed=1, complete=["x"]) as session:
+        assert session.mean("x", within=(0, 1), **options).margin < 0.2
+
+
+def test_a_guarantee_without_slices_answers_uncut() -> None:
+    with Session({"x": np.random.default_rng(3).random(50_000)}, queries=4, seed=1, guarantee="split") as session:
+        assert session.mean("x", within=(0, 1)).rows_read == 12_500
+
+
+def test_sums_and_averages_in_sql_are_cut_too() -> None:
+    x = np.random.default_rng(4).gamma(2.2, 480, ROWS)
+    with Session({"x": x}, queries=50, seed=1, complete=["x"], bounds={"x": (0, 5_000)}) as session:
+        (row,) = session.sql("SELECT AVG(x), SUM(x) FROM data").rows(named=True)
+        uncut = session.mean("x", slices="none")
+        average, total = [name for name in row if not name.endswith(("_low", "_high"))]
+        assert row[f"{average}_high"] - row[f"{average}_low"] < 0.8 * (uncut.high - uncut.low)
+        assert row[f"{total}_high"] - row[f"{total}_low"] < 0.8 * ROWS * (uncut.high - uncut.low)
+        assert row[f"{total}_low"] <= 1_056 * ROWS <= row[f"{total}_high"]
