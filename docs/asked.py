@@ -106,9 +106,14 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
     ("a mean", f's.mean("distance", {DISTANCES})', of_mean(pl.col("distance"))),
     ("a mean of a number with few large values", f's.mean("dep_delay", {DELAYS})', of_mean(pl.col("dep_delay"))),
     (
-        "the same, in slices",
-        f's.mean("dep_delay", {DELAYS}, slices=[0, 60, 200])',
+        "the same, if its range is not cut into slices",
+        f's.mean("dep_delay", {DELAYS}, slices="none")',
         of_mean(pl.col("dep_delay")),
+    ),
+    (
+        "the same, of a large group",
+        f's.mean("dep_delay", {DELAYS}, where="carrier = \'UA\'", slices="auto")',
+        of_mean(pl.col("dep_delay"), BEFORE),
     ),
     ("a count", 's.count("dep_delay > 60", population=1_000_000)', times(1e6, of_mean(pl.col("dep_delay") > 60))),
     ("a sum", f's.total("distance", {DISTANCES}, population=1_000)', times(1e3, of_mean(pl.col("distance")))),
