@@ -188,9 +188,9 @@ def test_a_model_is_fitted_with_the_keyboard_alone(browser: Chrome, server: Runn
     for id, value in values.items():
         tab_to(id)
         ActionChains(browser).send_keys(value).perform()
-    priced(browser, "minimum of Logistic loss of weekend")
+    priced(browser, "fit to Logistic loss of weekend")
     ActionChains(browser).send_keys(Keys.ENTER).perform()
-    wait(browser, lambda b: "minimum of Logistic loss of weekend" in text(b, "#result"))
+    wait(browser, lambda b: "fit to Logistic loss of weekend" in text(b, "#result"))
 
 
 def test_wrong_input_is_explained_before_and_after_asking(browser: Chrome, server: Running) -> None:

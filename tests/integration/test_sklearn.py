@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import holdfast as hf
 from holdfast.sklearn import (
+    ClippedFeatures,
     HuberRegressor,
     LinearRegression,
     LinearSVC,
@@ -46,6 +47,7 @@ def for_any_target(model):
     return model(clip=True) if issubclass(model, LinearRegression) else model()
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.sklearn.ClippedFeatures")  # their features are not scaled
 @parametrize_with_checks(
     [for_any_target(model) for model in EXPECTED],
     expected_failed_checks=lambda estimator: EXPECTED[type(estimator)],
@@ -424,3 +426,12 @@ def test_ten_digits_within_two_points():
     x, y = load_digits(return_X_y=True)
     ours, theirs = accuracies(x.astype(np.uint8), y, [(0, 16)] * 64, rows=4_000_000, coins=120)
     assert ours >= theirs - 0.02
+
+
+def test_features_that_would_be_clipped_are_warned_of() -> None:
+    rng = np.random.default_rng(3)
+    X, y = np.column_stack([rng.normal(1_000, 300, 500), rng.normal(size=500)]), rng.random(500) < 0.5
+    with pytest.warns(ClippedFeatures, match=r"100% of the values of 'x0' lie outside its bounds \(-3, 3\).*1 of 2"):
+        LogisticRegression(random_state=1).fit(X, y)
+    LogisticRegression(random_state=1, bounds={"x0": (0, 2_000), "x1": (-3, 3)}).fit(X, y)
+    LogisticRegression(random_state=1).fit((X - X.mean(axis=0)) / X.std(axis=0), y)

@@ -88,9 +88,11 @@ def history(
     for row in answers:
         when, who = row["time"][:19].replace("T", " "), row["analyst"] or ""
         question = row["question"] + ("" if row["category"] is None else f" = {row['category']}")
-        estimate = written(Estimate.from_json(row))
+        value, interval = written(Estimate.from_json(row))
         listed = "" if row["registered"] is None else f"in {row['registered']}"
-        lines.append((str(row["seq"]), when, who, question, *estimate, f"{row['rows_read']:,}", listed))
+        lines.append(
+            (str(row["seq"]), when, who, question, row["outcome"] or value, interval, f"{row['rows_read']:,}", listed)
+        )
     headings = ("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read", "registered")
     shown = 8 if any(line[-1] for line in lines) else 7
     table(headings[:shown], [line[:shown] for line in lines], right=(0, 4, 6))

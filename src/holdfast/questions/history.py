@@ -143,6 +143,7 @@ SCHEMA = {
     "value": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "outcome": pl.String,
     "kind": pl.String,
     "analyst": pl.String,
     "time": pl.String,
@@ -182,13 +183,17 @@ def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAn
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:
     """Return one row per released interval; a histogram has one for each category.
 
+    What was checked or submitted has an `outcome`, and no value: a guess that was refuted is no answer.
     The column `registered` is the number of the entry that registered the question before it was asked, if any did.
     """
     lines = []
     for entry in entries:
         answer = answer_from(guarantee, entry)
+        outcome = getattr(answer, "outcome", None)
         for label, estimate in answer.rows():
-            answered = (entry.seq, answer.question, label, *estimate.to_json().values())
+            value = None if outcome is not None else estimate.to_json()["value"]
+            category = label if outcome is None else None
+            answered = (entry.seq, answer.question, category, value, estimate.low, estimate.high, outcome)
             record = (answer.kind, entry.analyst, entry.time, answer.cost, answer.rows_read, registered.of(entry))
             lines.append((*answered, *record))
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")

@@ -27,6 +27,7 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast
 from holdfast.schema import Schema
 
 SHOWN = 20  # coordinates in a printout
+NO_INTERVALS = "(coefficients have no intervals: one near 0 may have either sign)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,11 +133,11 @@ class MinimumAnswer(AnyAnswer):
     @property
     def _model(self) -> list[tuple[str, str, str]]:
         """Names, coefficients in the features' own units, and coordinates of the point where these differ."""
-        scaled = {name: f"{x:.4g}" for name, x in zip(self.names, self.point, strict=True)}
+        scaled = {name: f"{x:.3g}" for name, x in zip(self.names, self.point, strict=True)}
         if self.coefficients is None:
             return [(name, x, "") for name, x in scaled.items()]
         names = dict.fromkeys((*self.names, *self.coefficients))  # an intercept may come from the scales alone
-        return [(name, f"{self.coefficients[name]:.4g}", scaled.get(name, "")) for name in names]
+        return [(name, f"{self.coefficients[name]:.3g}", scaled.get(name, "")) for name in names]
 
     @property
     def _headings(self) -> tuple[str, str, str]:
@@ -161,6 +162,8 @@ class MinimumAnswer(AnyAnswer):
         shown = [f"{a.ljust(name)}  {b.rjust(own)}  {c.rjust(scaled)}".rstrip() for a, b, c in lines]
         if len(model) > SHOWN:
             shown.append(f"and {len(model) - SHOWN} more")
+        if self.coefficient_intervals is None:
+            shown.append(NO_INTERVALS)
         certified = [f"loss {self.loss!r}"] if self.accuracy is None else [
             f"accuracy {self._accuracy}", f"loss {self.loss!r}"]  # fmt: skip
         return "\n".join([*shown, *certified, f"{self._promise}; {self.iterations:,} iterations, {self.domain}"])
@@ -175,6 +178,8 @@ class MinimumAnswer(AnyAnswer):
     def _repr_html_(self) -> str:
         accuracy = "" if self.accuracy is None else f"<div>accuracy {escape(self._accuracy)}</div>"
         point = notebook.table(self._headings, self._model)
+        if self.coefficient_intervals is None:
+            point += notebook.small(NO_INTERVALS)
         return f"{point}{accuracy}{self.loss._repr_html_()}{notebook.small(self._promise)}"
 
 
@@ -286,7 +291,7 @@ def minimize(
     where = fit.descent.domain.text if search is None else "in a ball found on the way"
     return Question(
         kind=MINIMIZE.name,
-        text=f"minimum of {objective.text}, {where}",
+        text=f"fit to {objective.text}, {where}",
         identity=identity,
         cost=Cost(fit.charge + certifying.charge, certifying.intervals + (promise.likely is not None)),
         rows_read=rows_read,

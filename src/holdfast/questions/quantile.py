@@ -4,7 +4,7 @@ Every step is a question of its own and all their intervals hold at once, so the
 certainly not below the quantile bound it. `steps` questions are charged, whatever they answer.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Annotated
 
@@ -83,6 +83,23 @@ def quantile(
     )
 
 
+@dataclass(frozen=True, repr=False)
+class QuantileAnswer(Answer):
+    """A quantile with its interval: of the number as declared, so one that lies outside is at an end of its range."""
+
+    def details(self) -> list[tuple[str, str]]:
+        """Whether it may lie beyond the declared range: then the interval says on which side of its other end."""
+        low, high = self.bounds
+        _, first, last = self.rounded()
+        if self.too_few or self._alone or (self.low > low and self.high < high):
+            return []
+        side = f"at least {first}; it may lie above" if self.high >= high else f"at most {last}; it may lie below"
+        return [("beyond the range", f"{side} the declared range")]
+
+    def __repr__(self) -> str:
+        return "\n".join([super().__repr__(), *(text for _, text in self.details())])
+
+
 class Bisection:
     """Close in on a quantile from both sides, by thresholds whose shares are known only up to intervals.
 
@@ -133,5 +150,5 @@ def _middle(low: float, high: float) -> float:
     return low + (high - low) / 2  # low + high may overflow
 
 
-QUANTILE = kind_of(quantile, Answer)
+QUANTILE = kind_of(quantile, QuantileAnswer)
 KINDS.register(QUANTILE.name, QUANTILE)

@@ -160,8 +160,9 @@ class Spelled(Measure):
 
 
 WAYS = 4  # branches that a branch divides into in one round
-FEWER = 4  # rounds that only decide where to go on have draws, and levels of statements, divided by this
+FEWER = 8  # rounds that only decide where to go on have draws, and levels of statements, divided by this
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # with end and others, 4^3 symbols
+FOLLOWED_BESIDES = 5  # branches that a round follows in addition to as many as texts are listed
 MOST, LONGEST = 50, 40
 
 Round = list[tuple[Branch, Estimate]]
@@ -192,7 +193,9 @@ class TopAnswer(HistogramAnswer):
 
     def details(self) -> list[tuple[str, str]]:
         """What may have been missed."""
-        return [("any other", f"at most {write_end(self.missed, 3, up=True)} of the rows")]
+        least = min((answer.low for _, answer in self.answers), default=0.0)
+        may = "; so one of them may be more frequent than some that are listed" if self.missed > least else ""
+        return [("any other", f"at most {write_end(self.missed, 3, up=True)} of the rows{may if self.answers else ''}")]
 
     def __repr__(self) -> str:
         ((name, detail),) = self.details()
@@ -299,7 +302,7 @@ def top(
     identity = context.identity(start, draws)
     return Question(
         kind=TOP.name,
-        text=f"the {most} most frequent of {value.text}, up to {longest} characters long",
+        text=f"up to {most} frequent texts of {value.text}, at most {longest} characters long",
         identity=None if identity is None else encode(facts | {"of": identity}),
         cost=Cost(sum(cost.charge for cost, _ in prices), statements),
         rows_read=sum(rows for _, rows in prices),
@@ -362,7 +365,7 @@ def _of_declared(
     own = context.identity(everything, draws)
     question = Question(
         kind=TOP.name,
-        text=f"the {most} most frequent of {value.text}, of {len(categories)} that are declared",
+        text=f"up to {most} frequent values of {value.text}, of {len(categories)} that are declared",
         identity=None if own is None else encode({"top": own, "most": most}),
         cost=Cost(sum(cost.charge for cost, _ in prices), statements),
         rows_read=sum(rows for _, rows in prices),
@@ -378,11 +381,20 @@ def _checked(alphabet: str) -> str:
     return alphabet
 
 
+def followed(most: int) -> int:
+    """Return how many branches a round follows to find so many texts.
+
+    More than those: a frequent text may begin with letters that hardly any other does, and several less frequent ones
+    with the same letters.
+    """
+    return most + FOLLOWED_BESIDES
+
+
 class LetterSearch:
     """The rounds: `open` is what the next one asks about, `missed` bounds the share of any text left behind."""
 
     def __init__(self, alphabet: Alphabet, longest: int, most: int) -> None:
-        self._alphabet, self._longest, self._most = alphabet, longest, most
+        self._alphabet, self._longest, self._most, self._followed = alphabet, longest, most, followed(most)
         self._spelled: Round = []
         self.missed = 0.0
         self.open = alphabet.all.split(alphabet, WAYS, longest)
@@ -390,9 +402,9 @@ class LetterSearch:
     def learn(self, found: Round) -> None:
         """Take in the results of a round: follow the most frequent branches, and bound the share of the others."""
         ranked = sorted(self._spelled + found, key=lambda one: one[1].guess, reverse=True)
-        self._leave(ranked[self._most :])
+        self._leave(ranked[self._followed :])
         self._spelled, self.open = [], []
-        for branch, estimate in ranked[: self._most]:
+        for branch, estimate in ranked[: self._followed]:
             divided = branch.split(self._alphabet, WAYS, self._longest)
             if branch.spelled_out and estimate.low > 0:
                 self._spelled.append((branch, estimate))
@@ -400,6 +412,9 @@ class LetterSearch:
                 self.open += divided
             else:  # longer, spelled with other characters, or perhaps not there at all
                 self._leave([(branch, estimate)])
+        if not self.open:  # the last round: no more are listed than was asked for
+            self._leave(self._spelled[self._most :])
+            del self._spelled[self._most :]
 
     @property
     def spelled(self) -> list[Branch]:
@@ -438,7 +453,7 @@ def rounds(alphabet: Alphabet, longest: int, most: int) -> list[int]:
         parts = [branch.split(alphabet, WAYS, longest) for branch in reached]
         if not any(parts):
             return found[1:]
-        found.append(min(most, found[-1]) * max(map(len, parts)))
+        found.append(min(followed(most), found[-1]) * max(map(len, parts)))
         reached = {Branch("a" * len(one.prefix), one.start, one.stop) for each in parts for one in each}
 
 

@@ -9,11 +9,12 @@ except ImportError as missing:
         "Estimators need the package scikit-learn; install it with: pip install 'holdfast[sklearn]'."
     ) from missing
 
-from holdfast.sklearn.estimators import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
+from holdfast.sklearn.estimators import ClippedFeatures, HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
 from holdfast.sklearn.scorer import BoardScorer, Scorer, board_scorer, calibration, confusion, scorer
 
 __all__ = [
     "BoardScorer",
+    "ClippedFeatures",
     "HuberRegressor",
     "LinearRegression",
     "LinearSVC",

@@ -35,6 +35,11 @@ from holdfast.session.session import Session
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
 LEAST_ROWS = 20  # fewest rows for which the information guarantee can plan
+FEW_CLIPPED = 0.05  # of a feature's values: as many as few standard deviations leave out are clipped without a word
+
+
+class ClippedFeatures(UserWarning):
+    """Many values of a feature lie outside its declared bounds, so the model hardly sees them."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -102,6 +107,20 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument(f"bounds must be declared for every feature; {name!r} has none.", name="bounds")
         return check.interval(f"bounds of {name!r}", self.bounds[name])
 
+    def _warn_of_clipped(self, X: Array, names: Sequence[str]) -> None:
+        bounds = {name: self._bounds_of(name) for name in names}
+        lower, upper = np.array(list(bounds.values())).T
+        outside = ((lower > X) | (upper < X)).mean(axis=0)
+        worst = int(outside.argmax())
+        if outside[worst] > FEW_CLIPPED:
+            low, high = bounds[names[worst]]
+            check.warn(
+                f"{outside[worst]:.0%} of the values of {names[worst]!r} lie outside its bounds ({low:g}, {high:g}) and"
+                f" are clipped; so it is with {(outside > FEW_CLIPPED).sum()} of {len(names)} features. Declare their"
+                " ranges, such as bounds={'age': (0, 100)}, or scale the features first.",
+                ClippedFeatures,
+            )
+
     def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
         """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy.
 
@@ -109,6 +128,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """
         check.whole(fits=self.fits)
         names = self._names(X.shape[1])
+        self._warn_of_clipped(X, names)
         columns: dict[str, Any] = {name: np.ascontiguousarray(X[:, j]) for j, name in enumerate(names)}
         column = "target" if "target" not in columns else "target of the fit"
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -18,6 +18,7 @@ from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.history import Registration
 from holdfast.questions.minimize import MinimumAnswer
+from holdfast.questions.quantile import QuantileAnswer
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.questions.top import TopAnswer
 
@@ -59,7 +60,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
             kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
             for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "auc", "units")
         },
-        "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
+        "quantile": QuantileAnswer(1.0, 0.5, 1.5, replace(RECORD, kind="quantile"), (0.0, 2.0)),
         "histogram": HistogramAnswer(bars, histogram),
         "top": TopAnswer((("<b>&", answer(0.1, 0.0, 0.2, record=top)),), top, 0.05),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),

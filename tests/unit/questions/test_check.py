@@ -530,7 +530,8 @@ def test_an_answer_prints_and_travels(session: hf.Session) -> None:
     assert label == TOO_HIGH
     assert estimate.low <= estimate.value <= estimate.high
     history = session.history()
-    assert history["category"].to_list() == [TOO_HIGH]
+    assert history["outcome"].to_list() == [TOO_HIGH]
+    assert history["value"].to_list() == [None]
     dry = session.dry_run("yes", "check", guess=0.5, margin=0.1)
     assert dry.made_up
     assert dry.outcome in OUTCOMES  # type: ignore[attr-defined]

@@ -19,7 +19,11 @@ SHAPES = {  # a number in [0, 1], its mean, and what part of the uncut interval 
     "wages": (lambda rng: np.minimum(1.0, rng.gamma(2.2, 0.1, ROWS)), 0.22, 0.8),
     "uniform": (lambda rng: rng.random(ROWS), 0.5, 0.95),
     "at both ends": (lambda rng: np.round(rng.random(ROWS)), 0.5, 1.06),
-    "nearly always 0": (lambda rng: np.where(rng.random(ROWS) < 0.001, 1.0, 0.0), 0.001, 1.4),  # as wide as its few ones say
+    "nearly always 0": (
+        lambda rng: np.where(rng.random(ROWS) < 0.001, 1.0, 0.0),
+        0.001,
+        1.4,
+    ),  # as wide as its few ones say
     "always the same": (lambda rng: np.full(ROWS, 0.3), 0.3, 0.45),
 }
 

@@ -55,17 +55,26 @@ def test_no_text_that_is_not_listed_is_more_frequent_than_what_may_have_been_mis
 
 def test_forgetting_what_was_left_behind_early_is_caught() -> None:
     """The mutant counts only what the last round leaves: a text on a branch that was left before is more frequent."""
-    texts = ["aa"] * 6 + ["ab"] * 5 + ["ca"] * 4
-    result, _ = search(texts, longest=2, most=1)
-    assert [one["category"] for one in result["categories"]] == ["aa"]
-    assert result["missed"] >= 5 / 15
-    looking = LetterSearch(LETTERS, 2, 1)
+    counts = {"dee": 6, "bdd": 6, "ceb": 5, "cbd": 4, "acb": 4, "bac": 4, "eeb": 4, "cca": 3, "aba": 3, "bcc": 3}
+    counts |= {"bba": 3, "ebd": 3, "cbe": 3, "eed": 3, "cee": 3, "cbb": 2, "ded": 1, "aca": 1}
+    texts = [text for text, count in counts.items() for _ in range(count)]
+    result, _ = search(texts, longest=3, most=1)
+    assert [one["category"] for one in result["categories"]] == ["dee"]
+    assert result["missed"] >= 6 / len(texts)  # bdd: its first letters are not those of as many texts
+    looking = LetterSearch(LETTERS, 3, 1)
     while looking.open:
         query = Spelled(None, LETTERS, tuple(looking.open))  # type: ignore[arg-type]
-        counts = Counter(query.branch_of(text) for text in texts)
+        asked = Counter(query.branch_of(text) for text in texts)
         looking.missed = 0.0
-        looking.learn([(one, Estimate(*[counts[i] / 15] * 3)) for i, one in enumerate(looking.open)])
-    assert looking.result()["missed"] < 5 / 15
+        looking.learn([(one, Estimate(*[asked[i] / len(texts)] * 3)) for i, one in enumerate(looking.open)])
+    assert looking.result()["missed"] < 6 / len(texts)
+
+
+def test_a_frequent_text_is_found_although_several_others_share_their_first_letters() -> None:
+    """Following no more branches than texts are listed would list two of those that begin alike."""
+    texts = ["d"] * 20 + [first + second for first in "abc" for second in "abc" for _ in range(10)]
+    result, _ = search(texts, longest=2, most=2)
+    assert result["categories"][0]["category"] == "d"
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3])
