@@ -65,7 +65,8 @@ def functions() -> str:
             continue
         also = ", ".join(f"`{_cell(each)}`" for each in sorted(others.get(name, [])))
         lines.append(
-            f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |"
+            f"| `{_cell(name)}` | {_takes(operation)} | {_gives(name, operation)} |"
+            f" {_NULL_OF.get(name, _NULL[operation.null])} | {also} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -170,7 +171,17 @@ def _takes(operation: Operation) -> str:
     return ", ".join(operation.takes) + (", ..." if operation.more else "")
 
 
-def _gives(operation: Operation) -> str:
+_NULL_OF = {  # "any argument is" says only when it may be NULL
+    "AND": "an argument is, and none is false",
+    "OR": "an argument is, and none is true",
+    "CASE": "the chosen value is; a condition that is counts as false",
+    "CAST": "the value is, or does not fit",
+}
+
+
+def _gives(name: str, operation: Operation) -> str:
+    if name == "CAST":
+        return "the named type"
     return "the common type" if operation.gives is None else str(operation.gives)
 
 

@@ -430,8 +430,8 @@ def test_ten_digits_within_two_points():
 
 def test_features_that_would_be_clipped_are_warned_of() -> None:
     rng = np.random.default_rng(3)
-    X, y = np.column_stack([rng.normal(1_000, 300, 500), rng.normal(size=500)]), rng.random(500) < 0.5
+    features, y = np.column_stack([rng.normal(1_000, 300, 500), rng.normal(size=500)]), rng.random(500) < 0.5
     with pytest.warns(ClippedFeatures, match=r"100% of the values of 'x0' lie outside its bounds \(-3, 3\).*1 of 2"):
-        LogisticRegression(random_state=1).fit(X, y)
-    LogisticRegression(random_state=1, bounds={"x0": (0, 2_000), "x1": (-3, 3)}).fit(X, y)
-    LogisticRegression(random_state=1).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
+        LogisticRegression(random_state=1).fit(features, y)
+    LogisticRegression(random_state=1, bounds={"x0": (0, 2_000), "x1": (-3, 3)}).fit(features, y)
+    LogisticRegression(random_state=1).fit((features - features.mean(axis=0)) / features.std(axis=0), y)

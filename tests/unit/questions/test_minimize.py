@@ -53,7 +53,7 @@ def test_the_answer_has_everything(rows):
     heading, first, *_ = repr(answer).splitlines()
     assert heading.split() == ["coefficient", "scaled"]
     assert first.split() == ["x0", f"{answer.coefficients['x0']:.3g}", f"{answer.point[0]:.3g}"]
-    assert answer.details()[0] == ("x0", f"{answer.coefficients['x0']:.4g}, scaled {answer.point[0]:.4g}")
+    assert answer.details()[0] == ("x0", f"{answer.coefficients['x0']:.3g}, scaled {answer.point[0]:.3g}")
     assert answer.to_dict()["names"] == ["x0", "x1", "intercept"]
     assert answer.to_dict()["point"] == list(answer.point)
     assert answer.point[0] > answer.point[1]
