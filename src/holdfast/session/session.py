@@ -64,7 +64,8 @@ class Session(Verbs):
         The name of a guarantee and of a mechanism, or "best".
     rows_per_query
         How many rows one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; the default)
-        or "best" (whatever gives the smallest margin). `Plan.readings` compares them.
+        or "best" (whatever gives the smallest margin; without a plan, of the first answers, and later ones are a little
+        wider than with "balanced"). `Plan.readings` compares them.
     end
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     identical
