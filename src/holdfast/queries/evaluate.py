@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import ref
@@ -72,7 +72,7 @@ class RowFunction(Function, Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # nobody changes one; `frozen` would take longer than all else about a new text
 class Expression:
     """A checked expression, evaluated by Polars or directly on columns.
 
@@ -92,8 +92,8 @@ class Expression:
     direct: Direct | None = field(init=False)  # how to evaluate without a frame, where that is possible
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.reads))
-        object.__setattr__(self, "direct", None if isinstance(self.compiled, Steps) else self.compiled)
+        self.columns = tuple(self.reads)
+        self.direct = None if isinstance(self.compiled, Steps) else self.compiled
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row."""
@@ -298,25 +298,75 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
     return value
 
 
-def on_columns(node: Node) -> OnColumns | None:
+@dataclass(frozen=True)
+class Comparisons:
+    """A tree of comparisons, AND, OR and NOT, as a function of columns and of the numbers that it compares with.
+
+    Parameters
+    ----------
+    values
+        From those numbers and the columns to one value per row.
+    literals
+        The numbers in the tree, in order.
+    doubles
+        For each of them whether it is compared with a float.
+    """
+
+    values: Callable[[Sequence[Any], Any], Any]
+    literals: tuple[int | float, ...]
+    doubles: tuple[bool, ...]
+
+    def at(self, numbers: Iterable[int | float]) -> OnColumns:
+        """Return the function of columns that compares with these numbers, in double precision if either is a float.
+
+        numpy would round a Python float to the precision of the array.
+        """
+        pairs = zip(numbers, self.doubles, strict=True)
+        return partial(self.values, [np.float64(one) if double or type(one) is float else one for one, double in pairs])
+
+
+def on_columns(node: Node) -> Comparisons | None:
     """Return how to evaluate a checked tree on normalized columns, or None if it needs a Polars expression."""
+    found: list[tuple[int | float, bool]] = []
+    values = _on_columns(node, found)
+    return None if values is None else Comparisons(values, *zip(*found, strict=True) if found else ((), ()))
+
+
+def _on_columns(node: Node, found: list[tuple[int | float, bool]]) -> Callable[[Sequence[Any], Any], Any] | None:
+    """Return the function of numbers and columns, and add the tree's own numbers to those that were found."""
     if node.op == "column":
         name = node.value
-        return lambda columns: columns[name]
+        return lambda _, columns: columns[name]
     operation = OPERATIONS.get(node.op)
-    if operation is None or not operation.on_arrays or not _comparable(node.args):
+    if operation is None or operation.operator is None or not _comparable(node.args):
         return None
-    parts: list[OnColumns] = []
+    operator, first = operation.operator, node.args[0]
+    if first.op == "column" and len(node.args) == 2 and _is_number(node.args[1]):  # most questions
+        name, place = first.value, len(found)
+        found.append((node.args[1].value, first.type is Type.FLOAT))
+        return lambda numbers, columns: operator(columns[name], numbers[place])
+    parts = []
     for arg in node.args:
-        part = _constant(arg, node.args[0]) if arg.is_literal else on_columns(arg)
+        part = _constant(arg, first, found) if arg.is_literal else _on_columns(arg, found)
         if part is None:
             return None
         parts.append(part)
-    build: Callable[[Node, Sequence[Any]], Any] = operation.build
-    if len(parts) == 2:  # most are comparisons
-        left, right = parts
-        return lambda columns: build(node, (left(columns), right(columns)))
-    return lambda columns: build(node, [part(columns) for part in parts])
+    return lambda numbers, columns: operator(*[part(numbers, columns) for part in parts])
+
+
+def _constant(
+    literal: Node, compared: Node, found: list[tuple[int | float, bool]]
+) -> Callable[[Sequence[Any], Any], Any]:
+    if _is_number(literal):
+        place = len(found)
+        found.append((literal.value, compared.type is Type.FLOAT))
+        return lambda numbers, _: numbers[place]
+    value = literal.value
+    return lambda _, __: value
+
+
+def _is_number(node: Node) -> bool:
+    return node.is_literal and node.type is not None and node.type.is_number
 
 
 def _comparable(args: tuple[Node, ...]) -> bool:
@@ -331,14 +381,6 @@ def _comparable_constant(value: Node, literal: Node) -> bool:
     if literal.value is None or literal.type is Type.BOOL:
         return False
     return literal.type is value.type or {literal.type, value.type} == {Type.INT, Type.FLOAT}
-
-
-def _constant(literal: Node, value: Node) -> OnColumns:
-    """Return a constant to compare with this value: in double precision if either is a float."""
-    number = literal.value
-    if value.type is Type.FLOAT or literal.type is Type.FLOAT:
-        number = np.float64(number)  # numpy would round a Python float to the precision of the array
-    return lambda columns: number
 
 
 P = ParamSpec("P")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
+from json.encoder import encode_basestring
 from typing import Any, Self
 
 import numpy as np
@@ -57,8 +58,8 @@ class Measure(Composed):
         return self
 
     @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """What identifies the question, besides `value` and `where`."""
+    def _identity(self, value: str, where: str | None) -> str:
+        """Return the canonical text, from the canonical texts of `value` and `where`."""
 
     @abstractmethod
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
@@ -67,10 +68,10 @@ class Measure(Composed):
     @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
-        where = None if self.where is None else self.where.identity
-        if self.value.identity is None or (self.where is not None and where is None):
+        value, where = self.value.identity, None if self.where is None else self.where.identity
+        if value is None or (self.where is not None and where is None):
             return None
-        return encode_facts({**self._facts(), "value": self.value.identity, "where": where})
+        return self._identity(value, where)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
@@ -111,8 +112,10 @@ class Share(Measure):
         """The question in words."""
         return f"share of {self.value.text}{self._where_text()}"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "share"}
+    def _identity(self, value: str, where: str | None) -> str:
+        """Spelled out as `encode_facts` does it, because most questions are shares."""
+        inside = "null" if where is None else encode_basestring(where)
+        return f'{{"kind":"share","value":{encode_basestring(value)},"where":{inside}}}'
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         yes = booleans(values)
@@ -143,8 +146,8 @@ class Mean(Measure):
         low, high = self.bounds
         return f"mean of {self.value.text} within [{low:.15g}, {high:.15g}]{self._where_text()}"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "mean", "within": self.bounds}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "mean", "within": self.bounds, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; NaN where a row does not count."""
@@ -168,8 +171,8 @@ class Total(Mean):
         """A mean over all rows."""
         return _MEAN
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "total", "within": self.bounds}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "total", "within": self.bounds, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; rows that do not count are put where 0 is."""
@@ -203,8 +206,8 @@ class AtMost(Measure):
         """The question in words."""
         return f"share of {self.value.text} <= {self.threshold:.15g}{self._where_text()}"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "at_most", "threshold": self.threshold}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "at_most", "threshold": self.threshold, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         numbers = floats(values)
@@ -244,8 +247,9 @@ class Histogram(Measure):
         """The number of the category."""
         return (Position(self.value, self.categories),)
 
-    def _facts(self) -> dict[str, Any]:  # the order of the categories is part of the question
-        return {"kind": "histogram", "categories": [literal_text(category) for category in self.categories]}
+    def _identity(self, value: str, where: str | None) -> str:
+        categories = [literal_text(category) for category in self.categories]  # their order is part of the question
+        return encode_facts({"kind": "histogram", "categories": categories, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         return places(values)
@@ -275,8 +279,8 @@ class Bins(Measure):
         low, high = self.edges[0], self.edges[-1]
         return f"histogram of {self.value.text} in {len(self.edges) - 1} bins over [{low:.15g}, {high:.15g})"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "bins", "edges": self.edges}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "bins", "edges": self.edges, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Return the number of the bin per row."""
