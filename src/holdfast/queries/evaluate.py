@@ -429,10 +429,6 @@ def _put_in_front() -> None:
     filters.insert(0, own)
 
 
-def _is_own(each: tuple[Any, ...]) -> bool:
-    return type(each[1]) is _AnyWhileEvaluating
-
-
 def silence(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function, silenced: for everything that evaluates rows.
 
@@ -441,8 +437,8 @@ def silence(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def silenced(*args: P.args, **kwargs: P.kwargs) -> R:
-        filters = warnings.filters
-        if not filters or not _is_own(filters[0]):
+        filters: Sequence[Any] = warnings.filters
+        if not filters or type(filters[0][1]) is not _AnyWhileEvaluating:
             _put_in_front()
         return copy_context().run(quietly, *args, **kwargs)
 

@@ -29,7 +29,7 @@ from holdfast.guarantees.statistic import (
 )
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.node import identifier, literal_text
-from holdfast.queries.position import Category, Position, places
+from holdfast.queries.position import Category, Position, count_up_to, places
 from holdfast.queries.query import Composed, Function, RowValues, Values
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
@@ -284,10 +284,14 @@ class Bins(Measure):
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Return the number of the bin per row."""
+        edges, numbers = self._table
+        return numbers.take(count_up_to(floats(values), edges))
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The edges, and the number of the bin by how many of them are at most a value."""
         other = len(self.edges) - 1
-        codes = np.searchsorted(np.asarray(self.edges), floats(values), side="right").astype(np.int64) - 1
-        codes[(codes < 0) | (codes >= other)] = other  # NaN sorts beyond the last edge
-        return codes
+        return np.array(self.edges), np.array([other, *range(other), other])
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ Numbers = NDArray[np.int64]
 
 LARGEST = np.uint64(2**63 - 1)
 FEW_TEXTS = 1_000  # up to this many are looked up faster one by one
+FEW_EDGES = 100
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,22 @@ def _in_array(values: NDArray[Any], listed: tuple[NDArray[Any], Numbers]) -> Num
     if values.dtype == np.uint64:
         values = np.minimum(values, LARGEST).astype(np.int64)  # clipped, as everywhere else
     ordered, order = listed
-    found = np.minimum(np.searchsorted(ordered, values), ordered.size - 1)
-    return np.where(ordered[found] == values, order[found], ordered.size)
+    found = np.maximum(count_up_to(values, ordered), 1) - 1
+    return np.where(ordered.take(found) == values, order.take(found), ordered.size)
+
+
+def count_up_to(values: NDArray[Any], edges: NDArray[Any]) -> NDArray[np.unsignedinteger | np.signedinteger]:
+    """Return how many of these increasing edges are at most each value; for NaN, none or all of them.
+
+    Comparing with each of a few edges is several times faster than searching among them, whose branches a processor
+    cannot predict, and takes as long whatever the values are.
+    """
+    if edges.size > FEW_EDGES:
+        return np.searchsorted(edges, values, side="right")
+    count = np.zeros(values.size, np.uint8)
+    for edge in edges:
+        count += (values >= edge).view(np.uint8)
+    return count
 
 
 def _in_series(values: pl.Series, listed: Sequence[Category]) -> pl.Series:
