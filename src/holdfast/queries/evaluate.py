@@ -48,6 +48,7 @@ OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by 
 
 TEXT_STEP = 10  # a step on text counts as this many steps on numbers
 _LARGEST = 2**63 - 1
+_NAN_OR_ZERO = np.array([np.nan, 0.0])
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
 _TICKS = (_DAYS[0] * _PER_DAY, (_DAYS[1] + 1) * _PER_DAY - 1)
@@ -234,6 +235,16 @@ def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
     if values.dtype != pl.Float64:
         values = values.cast(pl.Float64, strict=False)
     return values.to_numpy()
+
+
+def nan_unless(inside: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return these numbers or booleans per row as floats, NaN where a row is not inside.
+
+    A choice by row would take longer, and how long would depend on the rows: on how well a processor predicts it.
+    """
+    found = _NAN_OR_ZERO.take(inside.view(np.uint8))
+    found += values
+    return found
 
 
 def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:

@@ -27,7 +27,7 @@ from holdfast.guarantees.statistic import (
     SomeSharesWithin,
     Statistic,
 )
-from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.evaluate import RowFunction, booleans, floats, nan_unless
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.position import Category, Position, count_up_to, places
 from holdfast.queries.query import Composed, Function, RowValues, Values
@@ -119,7 +119,7 @@ class Share(Measure):
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         yes = booleans(values)
-        return yes if inside is None else np.where(inside, yes, np.nan)
+        return yes if inside is None else nan_unless(inside, yes)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Mean(Measure):
         np.clip(scaled, 0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # not nullable, so this is infinity minus infinity: counts as low
-        return scaled if inside is None else np.where(inside, scaled, np.nan)
+        return scaled if inside is None else nan_unless(inside, scaled)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Total(Mean):
         low, high = self.bounds
         numbers = np.nan_to_num(np.clip(floats(values), low, high), nan=0.0)
         if inside is not None:
-            numbers = np.where(inside, numbers, 0.0)
+            numbers *= inside
         return np.clip((numbers - low) / (high - low), 0.0, 1.0)
 
 
@@ -214,8 +214,8 @@ class AtMost(Measure):
         below = numbers <= self.threshold
         if self.statistic is _SHARE:
             return below
-        excluded = np.isnan(numbers)
-        return np.where(excluded if inside is None else excluded | ~inside, np.nan, below)
+        known = ~np.isnan(numbers)
+        return nan_unless(known if inside is None else known & inside, below)
 
 
 @dataclass(frozen=True)
@@ -336,8 +336,15 @@ class SomeOutcomes(Composed):
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the number of the outcome per row, counted from `start`."""
         outcomes: Any = self.histogram.combined(row_values)
-        inside, last = (outcomes >= self.start) & (outcomes < self.stop), self.stop - self.start
-        return np.where(inside, outcomes - self.start, last)
+        numbers: Values = self._numbers.take(outcomes)
+        return numbers
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """The number of each outcome of the histogram."""
+        numbers = np.full(self.histogram.statistic.outcomes, self.stop - self.start)
+        numbers[self.start : self.stop] = np.arange(self.stop - self.start)
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -377,7 +384,10 @@ class HistogramWithin(Composed):
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the number of the category per row; the last for rows outside."""
         *others, inside = row_values
-        return np.where(booleans(inside), self.histogram.combined(others), self.statistic.outcomes - 1)
+        last = self.statistic.outcomes - 1
+        numbers: Any = self.histogram.combined(others)
+        outcomes: Values = last + (numbers - last) * booleans(inside)
+        return outcomes
 
 
 def _edge(x: float) -> str:

@@ -127,7 +127,8 @@ def _in_array(values: NDArray[Any], listed: tuple[NDArray[Any], Numbers]) -> Num
         values = np.minimum(values, LARGEST).astype(np.int64)  # clipped, as everywhere else
     ordered, order = listed
     found = np.maximum(count_up_to(values, ordered), 1) - 1
-    return np.where(ordered.take(found) == values, order.take(found), ordered.size)
+    found_at: Numbers = ordered.size + (order.take(found) - ordered.size) * (ordered.take(found) == values)
+    return found_at
 
 
 def count_up_to(values: NDArray[Any], edges: NDArray[Any]) -> NDArray[np.unsignedinteger | np.signedinteger]:
