@@ -43,6 +43,8 @@ from holdfast.queries.query import Direct, Function
 from holdfast.schema import Column, Type
 
 Piece = TypeVar("Piece")
+P = ParamSpec("P")
+R = TypeVar("R")
 FAILURES = (Exception, PanicException)  # what an evaluation may raise; interrupts propagate
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
 
@@ -132,13 +134,18 @@ def in_pieces(
     The values of consecutive rows, in order.
     """
     try:
-        return [value(rows)]
+        return [in_own_context(value, rows)]
     except failures:
         if rows.height <= 1:
             return [missing(rows.height)]
     half = rows.height // 2
     parts = (rows.slice(0, half), rows.slice(half))
     return [piece for part in parts for piece in in_pieces(value, part, failures, missing)]
+
+
+def in_own_context(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function that may be the caller's own in a context of its own, so that it cannot have numpy raise here."""
+    return copy_context().run(function, *args, **kwargs)
 
 
 def check_name(column: str) -> None:
@@ -392,10 +399,6 @@ def _comparable_constant(value: Node, literal: Node) -> bool:
     if literal.value is None or literal.type is Type.BOOL:
         return False
     return literal.type is value.type or {literal.type, value.type} == {Type.INT, Type.FLOAT}
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class _Evaluation:

@@ -186,6 +186,19 @@ def test_functions_from_outside_too(function: Callable[[pl.DataFrame], Any]) -> 
     assert caught == []
 
 
+def _complains_from_now_on(rows: pl.DataFrame) -> Any:
+    np.seterr(all="raise")
+    return rows["x"].to_numpy()
+
+
+@pytest.mark.parametrize("value", EXTREME)
+def test_a_function_that_has_numpy_raise_does_so_for_itself_alone(value: float) -> None:
+    source = memory_rows(pl.DataFrame({"x": [value] * 20}))
+    query = build_mean(_complains_from_now_on, source.schema, within=(-8e307, 8e307))
+    assert sum(tally(query, source)) == 400
+    assert set(np.geterr().values()) != {"raise"}
+
+
 def test_a_function_that_panics_has_no_value_for_its_row() -> None:
     def panics(rows: pl.DataFrame) -> Any:
         if (rows["x"] > 1e299).any():
