@@ -238,7 +238,13 @@ class Steps:
     value: pl.Expr
 
     def __call__(self, rows: pl.DataFrame) -> pl.Series:
-        """Return one value per row; a constant may be one value for all of them."""
+        """Return one value per row; a constant may be one value for all of them.
+
+        A single row is evaluated as two: Polars takes a single value for a constant, with which it computes in other
+        ways (powers as products, 0 - x as it is written), and the row would not have the digits it has among others.
+        """
+        if rows.height == 1:
+            return self(pl.DataFrame([pl.concat([each, each]) for each in rows])).slice(0, 1)
         for step in self.before:
             rows = step(rows)
         if self.value.meta.is_column():

@@ -30,7 +30,7 @@ ARGUMENT_TYPES: dict[str, tuple[Type, ...]] = {
     "text": (Type.STRING,),
     "boolean": (Type.BOOL,),
     "date": (Type.DATE,),
-    "date or timestamp": (Type.DATE, Type.DATETIME),
+    "date or timestamp": (Type.DATETIME, Type.DATE),  # the first is what NULL stands for: it has all parts
     "value": tuple(Type),
 }
 _nullable = attrgetter("nullable")
