@@ -14,10 +14,10 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Sliced, Total
+from holdfast.queries.histogram import Bins, Category, Histogram, HistogramWithin
+from holdfast.queries.measures import AtMost, Mean, Share, Sliced, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
-from holdfast.queries.position import Category
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.query import Function, Query
 from holdfast.queries.sql.parse import from_text

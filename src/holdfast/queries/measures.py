@@ -1,11 +1,11 @@
-"""The measures of one row: shares, means, comparisons with a threshold, histograms.
+"""The measures of one row: shares, means, comparisons with a threshold.
 
 Quadratic forms of a row's values are behind moments, slices of a number behind means with long tails.
 """
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
@@ -17,19 +17,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics.moments import QuadraticForm
-from holdfast.guarantees.statistic import (
-    GroupMean,
-    OneMean,
-    OneShare,
-    OutcomeShares,
-    SharesWithin,
-    SomeShares,
-    SomeSharesWithin,
-    Statistic,
-)
+from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, floats, nan_unless
-from holdfast.queries.node import identifier, literal_text
-from holdfast.queries.position import Category, Position, count_up_to, places
+from holdfast.queries.node import identifier
 from holdfast.queries.query import Composed, Function, RowValues, Values
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
@@ -216,197 +206,6 @@ class AtMost(Measure):
             return below
         known = ~np.isnan(numbers)
         return nan_unless(known if inside is None else known & inside, below)
-
-
-@dataclass(frozen=True)
-class Histogram(Measure):
-    """Which of the declared categories a row falls into; everything else, NULL included, is "other"."""
-
-    value: RowFunction
-    categories: tuple[Category, ...]
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The share of each category, then of "other"."""
-        return OutcomeShares(len(self.categories) + 1)
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """What each outcome is called."""
-        return _labels(str(category) for category in self.categories)
-
-    @cached_property
-    def text(self) -> str:
-        """The question in words."""
-        shown = ", ".join(literal_text(category) for category in self.categories[:8])
-        more = f" and {len(self.categories) - 8} more" if len(self.categories) > 8 else ""
-        return f"histogram of {self.value.text} over {shown}{more}"
-
-    @cached_property
-    def functions(self) -> tuple[Function, ...]:
-        """The number of the category."""
-        return (Position(self.value, self.categories),)
-
-    def _identity(self, value: str, where: str | None) -> str:
-        categories = [literal_text(category) for category in self.categories]  # their order is part of the question
-        return encode_facts({"kind": "histogram", "categories": categories, "value": value, "where": where})
-
-    def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
-        return places(values)
-
-
-@dataclass(frozen=True)
-class Bins(Measure):
-    """Which right-open bin [edge, next edge) a number falls into; everything else, NULL included, is "other"."""
-
-    value: RowFunction
-    edges: tuple[float, ...]
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The share of each bin, then of "other"."""
-        return OutcomeShares(len(self.edges))
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """What each outcome is called."""
-        pairs = zip(self.edges, self.edges[1:], strict=False)
-        return _labels(f"[{_edge(low)}, {_edge(high)})" for low, high in pairs)
-
-    @cached_property
-    def text(self) -> str:
-        """The question in words."""
-        low, high = self.edges[0], self.edges[-1]
-        return f"histogram of {self.value.text} in {len(self.edges) - 1} bins over [{low:.15g}, {high:.15g})"
-
-    def _identity(self, value: str, where: str | None) -> str:
-        return encode_facts({"kind": "bins", "edges": self.edges, "value": value, "where": where})
-
-    def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
-        """Return the number of the bin per row."""
-        edges, numbers = self._table
-        return numbers.take(count_up_to(floats(values), edges))
-
-    @cached_property
-    def _table(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """The edges, and the number of the bin by how many of them are at most a value."""
-        other = len(self.edges) - 1
-        return np.array(self.edges), np.array([other, *range(other), other])
-
-
-@dataclass(frozen=True)
-class SomeOutcomes(Composed):
-    """Some outcomes of a histogram, from `start` to `stop` - 1; the last outcome is all others."""
-
-    histogram: Histogram | Bins
-    start: int
-    stop: int
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The shares of these outcomes."""
-        return SomeShares(self.stop - self.start + 1)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What each outcome is called."""
-        return (*self.histogram.labels[self.start : self.stop], "all others")
-
-    @property
-    def value(self) -> RowFunction:
-        """What the histogram is of."""
-        return self.histogram.value
-
-    @property
-    def text(self) -> str:
-        """The question in words."""
-        return self.histogram.text
-
-    @cached_property
-    def identity(self) -> str | None:
-        """Canonical text."""
-        own = self.histogram.identity
-        return None if own is None else encode_facts({"kind": "some", "of": own, "from": self.start, "to": self.stop})
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions of the histogram."""
-        return self.histogram.functions
-
-    def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return the number of the outcome per row, counted from `start`."""
-        outcomes: Any = self.histogram.combined(row_values)
-        numbers: Values = self._numbers.take(outcomes)
-        return numbers
-
-    @cached_property
-    def _numbers(self) -> NDArray[np.int64]:
-        """The number of each outcome of the histogram."""
-        numbers = np.full(self.histogram.statistic.outcomes, self.stop - self.start)
-        numbers[self.start : self.stop] = np.arange(self.stop - self.start)
-        return numbers
-
-
-@dataclass(frozen=True)
-class HistogramWithin(Composed):
-    """A histogram of the rows for which a condition is true; the last outcome is all other rows."""
-
-    histogram: Histogram | Bins | SomeOutcomes
-    where: RowFunction
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The share of each category among the rows inside."""
-        some = isinstance(self.histogram, SomeOutcomes)
-        return (SomeSharesWithin if some else SharesWithin)(self.histogram.statistic.outcomes + 1)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What each category is called."""
-        return self.histogram.labels
-
-    @cached_property
-    def text(self) -> str:
-        """The question in words."""
-        return f"{self.histogram.text} where {self.where.text}"
-
-    @cached_property
-    def identity(self) -> str | None:
-        """Canonical text."""
-        parts = (self.histogram.identity, self.where.identity)
-        return None if None in parts else encode_facts({"kind": "within", "of": parts})
-
-    @cached_property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions of the histogram, and the condition."""
-        return (*self.histogram.functions, self.where)
-
-    def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return the number of the category per row; the last for rows outside."""
-        *others, inside = row_values
-        last = self.statistic.outcomes - 1
-        numbers: Any = self.histogram.combined(others)
-        outcomes: Values = last + (numbers - last) * booleans(inside)
-        return outcomes
-
-
-def _edge(x: float) -> str:
-    """Write an edge with 15 digits if they identify the number, else with all digits."""
-    text = f"{x:.15g}"
-    return text if float(text) == x else repr(x)
-
-
-def _labels(named: Iterable[str]) -> tuple[str, ...]:
-    """Add a label for everything else, in as many parentheses as it takes to differ from all others.
-
-    >>> _labels(["a", "b"]), _labels(["other", "(other)"])
-    (('a', 'b', 'other'), ('other', '(other)', '((other))'))
-    """
-    labels = tuple(named)
-    other = "other"
-    while other in labels:
-        other = f"({other})"
-    return (*labels, other)
 
 
 def about(measure: Composed) -> str:

@@ -1,7 +1,7 @@
 """A checked expression as a tree: its canonical text, and its evaluation in steps.
 
 The canonical text identifies a question, so it is rendered from the checked tree and never from what the caller
-typed. Parsing it again gives the same tree: `canonical(canonical(text)) == canonical(text)`.
+typed. Parsing it again gives the same tree, and the same text.
 
 It is evaluated in steps, so that its running time does not reveal what the rows hold. Polars takes shortcuts where an
 expression chooses (when, then, otherwise). If all rows choose alike, the other branch is not evaluated; and the result

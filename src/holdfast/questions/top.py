@@ -26,8 +26,8 @@ from holdfast.ledger import Cost
 from holdfast.queries.build import declare_once, declared_categories, rowwise
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import with_article
-from holdfast.queries.measures import Histogram, Measure, Share, encode_facts
-from holdfast.queries.position import Unlisted
+from holdfast.queries.histogram import Histogram, Unlisted
+from holdfast.queries.measures import Measure, Share, encode_facts
 from holdfast.queries.query import Values
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Estimate, Record, write_end

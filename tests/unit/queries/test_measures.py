@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
-from holdfast.queries.position import FEW_EDGES
+from holdfast.queries.histogram import FEW_EDGES
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
 

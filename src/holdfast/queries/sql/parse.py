@@ -51,11 +51,6 @@ def from_text(text: object, schema: Schema) -> Expression:
     return _from_text(text, SchemaKey(schema))
 
 
-def canonical(text: str, schema: Schema) -> str:
-    """Return the canonical spelling of a text: equal for texts that differ only in spelling."""
-    return from_text(text, schema).text
-
-
 @lru_cache(maxsize=4096)
 def _from_text(text: str, key: SchemaKey) -> Expression:
     shape = shape_of(text)
