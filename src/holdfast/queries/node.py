@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 from polars.exceptions import ShapeError
 
-from holdfast.schema import Schema, Type
+from holdfast.schema import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +146,6 @@ def _render_case(args: tuple[Node, ...]) -> str:
     text = "CASE " + " ".join(f"WHEN {_render(when)} THEN {_render(then)}" for when, then in pairs)
     otherwise = "" if args[-1].is_literal and args[-1].value is None else f" ELSE {_render(args[-1])}"
     return f"{text}{otherwise} END"
-
-
-class SchemaKey:
-    """A schema as a cache key: by identity, because hashing every column costs more than the lookup."""
-
-    __slots__ = ("schema",)
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SchemaKey) and other.schema is self.schema
 
 
 @dataclass(frozen=True)

@@ -180,13 +180,18 @@ class Composed(Query):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that the functions read."""
-        first, *others = [function.columns for function in self.functions]
-        return tuple(dict.fromkeys(chain(first, *others))) if others else first
+        functions = self.functions
+        if len(functions) == 1:
+            return functions[0].columns
+        return tuple(dict.fromkeys(chain.from_iterable(function.columns for function in functions)))
 
     @cached_property
     def work(self) -> int:  # type: ignore[override]
         """Steps that one row takes."""
-        return sum([function.work for function in self.functions])
+        steps = 0
+        for function in self.functions:
+            steps += function.work
+        return steps
 
 
 class Folded(Composed):

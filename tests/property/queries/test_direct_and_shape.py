@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.errors import HoldfastError, InvalidQuery
 from holdfast.queries.build import build_mean
 from holdfast.queries.evaluate import Expression, compiled, normalized, on_columns
-from holdfast.queries.node import Node, SchemaKey
+from holdfast.queries.node import Node
 from holdfast.queries.query import Values
 from holdfast.queries.sql import parse
 from holdfast.queries.sql.parse import from_text, shape_of, tree
@@ -37,7 +37,7 @@ predicates = st.recursive(
 
 def facts(text: str) -> object:
     """What the expression of a text is and how it values rows, or how the text is refused."""
-    return facts_of(lambda: parse._from_text.__wrapped__(text, SchemaKey(SCHEMA)))
+    return facts_of(lambda: parse._from_text.__wrapped__(text, SCHEMA.key))
 
 
 def facts_without_shape(text: str) -> object:
@@ -213,4 +213,4 @@ def test_other_shapes_are_checked_with_their_numbers(text):
 
 def translated_once(text: str) -> bool:
     shape, numbers = shape_of(text) or ("", {})
-    return parse._known_shape(shape, len(numbers), SchemaKey(SCHEMA)).filled is not None
+    return parse._known_shape(shape, len(numbers), SCHEMA.key).filled is not None

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.evaluate import Comparisons, Expression, compiled, on_columns, text_weight, work
-from holdfast.queries.node import Node, SchemaKey
+from holdfast.queries.node import Node
 from holdfast.queries.sql.grammar import Translator, compared_number, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema, SchemaKey, Type
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
@@ -48,7 +48,7 @@ def from_text(text: object, schema: Schema) -> Expression:
     if not isinstance(text, str):
         hint = " Write the condition itself, as text: 'dep_delay > 15'." if hasattr(text, "__array__") else ""
         raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.{hint}")
-    return _from_text(text, SchemaKey(schema))
+    return _from_text(text, schema.key)
 
 
 @lru_cache(maxsize=4096)
