@@ -4,10 +4,11 @@ Three things ensure this. `silence` wraps every evaluation (in `Session` and in 
 `normalized` converts columns, however row sources store them, to the one storage type of their `Type`. And an
 `Expression` that still fails is evaluated in pieces, so that only the rows it fails on are NULL.
 
-A tree becomes Polars expressions (`compiled`, in `steps`) or, if it consists only of comparisons, AND, OR and NOT, a
+A tree becomes Polars expressions (`compiled`, in `Steps`) or, if it consists only of comparisons, AND, OR and NOT, a
 function of columns (`on_columns`). Most questions have this second form, and for them Polars takes longer to prepare an
 expression than to evaluate it. The operators that would build an expression then compute directly on series, or on
-numpy arrays where a column holds numbers or booleans and none is missing.
+numpy arrays where a column holds numbers or booleans and none is missing. Texts that differ in their numbers alone
+share this function.
 
 `silence` holds however the caller has set up numpy and Python: numpy's own warnings (division by zero, overflow,
 underflow) are switched off for the context that evaluates. Warnings from other code, such as the caller's Python
@@ -47,6 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 FAILURES = (Exception, PanicException)  # what an evaluation may raise; interrupts propagate
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
+OnNumbersAndColumns = Callable[[Sequence[Any], Any], Any]  # the same, with the numbers that columns are compared with
 
 TEXT_STEP = 10  # a step on text counts as this many steps on numbers
 _LARGEST = 2**63 - 1
@@ -330,7 +332,7 @@ class Comparisons:
         For each of them whether it is compared with a float.
     """
 
-    values: Callable[[Sequence[Any], Any], Any]
+    values: OnNumbersAndColumns
     literals: tuple[int | float, ...]
     doubles: tuple[bool, ...]
 
@@ -350,7 +352,7 @@ def on_columns(node: Node) -> Comparisons | None:
     return None if values is None else Comparisons(values, *zip(*found, strict=True) if found else ((), ()))
 
 
-def _on_columns(node: Node, found: list[tuple[int | float, bool]]) -> Callable[[Sequence[Any], Any], Any] | None:
+def _on_columns(node: Node, found: list[tuple[int | float, bool]]) -> OnNumbersAndColumns | None:
     """Return the function of numbers and columns, and add the tree's own numbers to those that were found."""
     if node.op == "column":
         name = node.value
@@ -372,9 +374,7 @@ def _on_columns(node: Node, found: list[tuple[int | float, bool]]) -> Callable[[
     return lambda numbers, columns: operator(*[part(numbers, columns) for part in parts])
 
 
-def _constant(
-    literal: Node, compared: Node, found: list[tuple[int | float, bool]]
-) -> Callable[[Sequence[Any], Any], Any]:
+def _constant(literal: Node, compared: Node, found: list[tuple[int | float, bool]]) -> OnNumbersAndColumns:
     if _is_number(literal):
         place = len(found)
         found.append((literal.value, compared.type is Type.FLOAT))

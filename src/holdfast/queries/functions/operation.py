@@ -46,7 +46,7 @@ class Operation:
     them. `copies` says how often each argument is mentioned in what Polars evaluates (the last number repeats); an
     argument that is mentioned more than once is evaluated beforehand, once. `before` lists parts of the operation
     itself that are evaluated beforehand, in order: each result is put in front of the arguments of the next. An
-    operation that chooses between values by row is a `Case`, never Polars' own (see `steps`). `operator`
+    operation that chooses between values by row is a `Case`, never Polars' own (see `node`). `operator`
     computes the same of series or numpy arrays, for the operations that most questions consist of.
     """
 
