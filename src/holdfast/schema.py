@@ -120,6 +120,11 @@ class Schema:
         return isinstance(name, str) and name in self.by_name
 
     @cached_property
+    def key(self) -> "SchemaKey":
+        """The schema as a key of caches."""
+        return SchemaKey(self)
+
+    @cached_property
     def by_name(self) -> Mapping[str, Column]:
         """The columns by name. Use `schema[name]` to refuse an unknown name with an explanation."""
         return {column.name: column for column in self.columns}
@@ -178,3 +183,12 @@ class Schema:
         more = len(self.names) - MOST_SHOWN
         shown = ", ".join(self.names[:MOST_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
         return UnknownName(f"No column {name!r} in {self.dataset}.{hint} It has: {shown}.", name=name)
+
+
+class SchemaKey:
+    """A schema as a key of caches: by identity, because comparing every column costs more than what is looked up."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema

@@ -18,7 +18,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.losses import Loss
 from holdfast.optimize.objective import Interval, Ranges, Rows, Vector
-from holdfast.queries.evaluate import FAILURES, in_pieces, silence
+from holdfast.queries.evaluate import FAILURES, in_own_context, in_pieces, silence
 from holdfast.queries.synthetic import TRIED_ROWS, fault_of, synthetic_rows
 from holdfast.randomness import Randomness
 from holdfast.schema import Schema
@@ -150,7 +150,7 @@ def _must_work(function: Function, rows: pl.DataFrame, point: Vector, shape: tup
     fault: BaseException | None = None
     for batch in (rows, *rows.iter_slices(1)):
         try:
-            result = function(batch, point)
+            result = in_own_context(function, batch, point)
         except FAILURES as error:
             fault = error
         else:

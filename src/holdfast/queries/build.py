@@ -14,14 +14,14 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Sliced, Total
-from holdfast.queries.node import SchemaKey, identifier
+from holdfast.queries.histogram import Bins, Category, Histogram, HistogramWithin
+from holdfast.queries.measures import AtMost, Mean, Share, Sliced, Total
+from holdfast.queries.node import identifier
 from holdfast.queries.polars_expression import from_polars
-from holdfast.queries.position import Category
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.query import Function, Query
 from holdfast.queries.sql.parse import from_text
-from holdfast.schema import Schema, Type
+from holdfast.schema import Schema, SchemaKey, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
 Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
@@ -66,7 +66,7 @@ def build_mean(
     """
     bounds = None if within is None else check.within("within", within)
     if isinstance(query, str) and (where is None or isinstance(where, str)):
-        return _mean_of_text(query, SchemaKey(schema), bounds, where)
+        return _mean_of_text(query, schema.key, bounds, where)
     return _mean(query, schema, bounds, where)
 
 

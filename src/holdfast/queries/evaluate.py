@@ -4,10 +4,11 @@ Three things ensure this. `silence` wraps every evaluation (in `Session` and in 
 `normalized` converts columns, however row sources store them, to the one storage type of their `Type`. And an
 `Expression` that still fails is evaluated in pieces, so that only the rows it fails on are NULL.
 
-A tree becomes Polars expressions (`compiled`, in `steps`) or, if it consists only of comparisons, AND, OR and NOT, a
+A tree becomes Polars expressions (`compiled`, in `Steps`) or, if it consists only of comparisons, AND, OR and NOT, a
 function of columns (`on_columns`). Most questions have this second form, and for them Polars takes longer to prepare an
 expression than to evaluate it. The operators that would build an expression then compute directly on series, or on
-numpy arrays where a column holds numbers or booleans and none is missing.
+numpy arrays where a column holds numbers or booleans and none is missing. Texts that differ in their numbers alone
+share this function.
 
 `silence` holds however the caller has set up numpy and Python: numpy's own warnings (division by zero, overflow,
 underflow) are switched off for the context that evaluates. Warnings from other code, such as the caller's Python
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import ref
@@ -43,11 +44,15 @@ from holdfast.queries.query import Direct, Function
 from holdfast.schema import Column, Type
 
 Piece = TypeVar("Piece")
+P = ParamSpec("P")
+R = TypeVar("R")
 FAILURES = (Exception, PanicException)  # what an evaluation may raise; interrupts propagate
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
+OnNumbersAndColumns = Callable[[Sequence[Any], Any], Any]  # the same, with the numbers that columns are compared with
 
 TEXT_STEP = 10  # a step on text counts as this many steps on numbers
 _LARGEST = 2**63 - 1
+_NAN_OR_ZERO = np.array([np.nan, 0.0])
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
 _TICKS = (_DAYS[0] * _PER_DAY, (_DAYS[1] + 1) * _PER_DAY - 1)
@@ -72,7 +77,7 @@ class RowFunction(Function, Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # nobody changes one; `frozen` would take longer than all else about a new text
 class Expression:
     """A checked expression, evaluated by Polars or directly on columns.
 
@@ -92,8 +97,8 @@ class Expression:
     direct: Direct | None = field(init=False)  # how to evaluate without a frame, where that is possible
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.reads))
-        object.__setattr__(self, "direct", None if isinstance(self.compiled, Steps) else self.compiled)
+        self.columns = tuple(self.reads)
+        self.direct = None if isinstance(self.compiled, Steps) else self.compiled
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row."""
@@ -131,13 +136,18 @@ def in_pieces(
     The values of consecutive rows, in order.
     """
     try:
-        return [value(rows)]
+        return [in_own_context(value, rows)]
     except failures:
         if rows.height <= 1:
             return [missing(rows.height)]
     half = rows.height // 2
     parts = (rows.slice(0, half), rows.slice(half))
     return [piece for part in parts for piece in in_pieces(value, part, failures, missing)]
+
+
+def in_own_context(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function that may be the caller's own in a context of its own, so that it cannot have numpy raise here."""
+    return copy_context().run(function, *args, **kwargs)
 
 
 def check_name(column: str) -> None:
@@ -236,6 +246,16 @@ def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
     return values.to_numpy()
 
 
+def nan_unless(inside: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return these numbers or booleans per row as floats, NaN where a row is not inside.
+
+    A choice by row would take longer, and how long would depend on the rows: on how well a processor predicts it.
+    """
+    found = _NAN_OR_ZERO.take(inside.view(np.uint8))
+    found += values
+    return found
+
+
 def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     """Return how many steps Polars takes. An argument that is mentioned repeatedly is evaluated only once.
 
@@ -298,25 +318,73 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
     return value
 
 
-def on_columns(node: Node) -> OnColumns | None:
+@dataclass(frozen=True)
+class Comparisons:
+    """A tree of comparisons, AND, OR and NOT, as a function of columns and of the numbers that it compares with.
+
+    Parameters
+    ----------
+    values
+        From those numbers and the columns to one value per row.
+    literals
+        The numbers in the tree, in order.
+    doubles
+        For each of them whether it is compared with a float.
+    """
+
+    values: OnNumbersAndColumns
+    literals: tuple[int | float, ...]
+    doubles: tuple[bool, ...]
+
+    def at(self, numbers: Iterable[int | float]) -> OnColumns:
+        """Return the function of columns that compares with these numbers, in double precision if either is a float.
+
+        numpy would round a Python float to the precision of the array.
+        """
+        pairs = zip(numbers, self.doubles, strict=True)
+        return partial(self.values, [np.float64(one) if double or type(one) is float else one for one, double in pairs])
+
+
+def on_columns(node: Node) -> Comparisons | None:
     """Return how to evaluate a checked tree on normalized columns, or None if it needs a Polars expression."""
+    found: list[tuple[int | float, bool]] = []
+    values = _on_columns(node, found)
+    return None if values is None else Comparisons(values, *zip(*found, strict=True) if found else ((), ()))
+
+
+def _on_columns(node: Node, found: list[tuple[int | float, bool]]) -> OnNumbersAndColumns | None:
+    """Return the function of numbers and columns, and add the tree's own numbers to those that were found."""
     if node.op == "column":
         name = node.value
-        return lambda columns: columns[name]
+        return lambda _, columns: columns[name]
     operation = OPERATIONS.get(node.op)
-    if operation is None or not operation.on_arrays or not _comparable(node.args):
+    if operation is None or operation.operator is None or not _comparable(node.args):
         return None
-    parts: list[OnColumns] = []
+    operator, first = operation.operator, node.args[0]
+    if first.op == "column" and len(node.args) == 2 and _is_number(node.args[1]):  # most questions
+        name, place = first.value, len(found)
+        found.append((node.args[1].value, first.type is Type.FLOAT))
+        return lambda numbers, columns: operator(columns[name], numbers[place])
+    parts = []
     for arg in node.args:
-        part = _constant(arg, node.args[0]) if arg.is_literal else on_columns(arg)
+        part = _constant(arg, first, found) if arg.is_literal else _on_columns(arg, found)
         if part is None:
             return None
         parts.append(part)
-    build: Callable[[Node, Sequence[Any]], Any] = operation.build
-    if len(parts) == 2:  # most are comparisons
-        left, right = parts
-        return lambda columns: build(node, (left(columns), right(columns)))
-    return lambda columns: build(node, [part(columns) for part in parts])
+    return lambda numbers, columns: operator(*[part(numbers, columns) for part in parts])
+
+
+def _constant(literal: Node, compared: Node, found: list[tuple[int | float, bool]]) -> OnNumbersAndColumns:
+    if _is_number(literal):
+        place = len(found)
+        found.append((literal.value, compared.type is Type.FLOAT))
+        return lambda numbers, _: numbers[place]
+    value = literal.value
+    return lambda _, __: value
+
+
+def _is_number(node: Node) -> bool:
+    return node.is_literal and node.type is not None and node.type.is_number
 
 
 def _comparable(args: tuple[Node, ...]) -> bool:
@@ -331,18 +399,6 @@ def _comparable_constant(value: Node, literal: Node) -> bool:
     if literal.value is None or literal.type is Type.BOOL:
         return False
     return literal.type is value.type or {literal.type, value.type} == {Type.INT, Type.FLOAT}
-
-
-def _constant(literal: Node, value: Node) -> OnColumns:
-    """Return a constant to compare with this value: in double precision if either is a float."""
-    number = literal.value
-    if value.type is Type.FLOAT or literal.type is Type.FLOAT:
-        number = np.float64(number)  # numpy would round a Python float to the precision of the array
-    return lambda columns: number
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class _Evaluation:
@@ -387,10 +443,6 @@ def _put_in_front() -> None:
     filters.insert(0, own)
 
 
-def _is_own(each: tuple[Any, ...]) -> bool:
-    return type(each[1]) is _AnyWhileEvaluating
-
-
 def silence(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function, silenced: for everything that evaluates rows.
 
@@ -399,8 +451,8 @@ def silence(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def silenced(*args: P.args, **kwargs: P.kwargs) -> R:
-        filters = warnings.filters
-        if not filters or not _is_own(filters[0]):
+        filters: Sequence[Any] = warnings.filters
+        if not filters or type(filters[0][1]) is not _AnyWhileEvaluating:
             _put_in_front()
         return copy_context().run(quietly, *args, **kwargs)
 

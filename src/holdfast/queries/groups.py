@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from holdfast.guarantees.statistic import Difference, GroupMean, Statistic
-from holdfast.queries.evaluate import RowFunction, booleans
+from holdfast.queries.evaluate import RowFunction, booleans, nan_unless
+from holdfast.queries.histogram import Category, Numbers, Position, places
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.node import literal_text
-from holdfast.queries.position import Category, Numbers, Position, places
 from holdfast.queries.query import Composed, Function, RowValues, Values
 
 OUTSIDE = 0  # the outcome of a row in no group; in group g, a zero is outcome 2g + 1 and a one is 2g + 2
 SHOWN = 8  # groups that a text lists
+_ZEROS_OF_TWO = np.array([OUTSIDE, 1, 3, OUTSIDE])  # in neither of two groups, in the first, in the second, in both
 
 
 class InGroups(Composed):
@@ -57,18 +58,18 @@ class InGroups(Composed):
         """Return each row's outcome, or its group and value."""
         own = len(self.inner.functions)
         zeros: Numbers = self._zeros(row_values[own:])
-        values: Any = self.inner.combined(row_values[:own])
         inside = zeros > OUTSIDE
         if isinstance(self.inner, Share):
-            if values.dtype.kind == "f":  # NaN outside `where`
-                zeros = np.where(np.isnan(values), OUTSIDE, zeros)
-                values = values == 1
-            outcomes: Values = zeros + (values & inside)
+            yes, *where = map(booleans, row_values[:own])
+            for each in where:
+                inside &= each
+                zeros = zeros * each
+            outcomes: Values = zeros + (yes & inside)
             return outcomes
+        values: Any = self.inner.combined(row_values[:own])
         if self.statistic.outcomes == 3:  # one group, in the same form as `Mean`
-            return np.where(inside, values, np.nan)
-        group = np.where(inside & ~np.isnan(values), zeros // 2, np.nan)
-        return np.stack([group, values], axis=1)
+            return nan_unless(inside, values)
+        return np.stack([nan_unless(inside & ~np.isnan(values), zeros >> 1), values]).T  # each column is contiguous
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class Between(InGroups):
         if self.only is not None:
             inside, outside = (first, second) if self.only == 0 else (second, first)
             return (inside & ~outside).astype(np.int64)
-        return np.where(first & ~second, 1, np.where(second & ~first, 3, OUTSIDE))
+        return _ZEROS_OF_TWO.take(first.view(np.uint8) + 2 * second.view(np.uint8))
 
 
 def _group_text(group: tuple[Category, ...]) -> str:

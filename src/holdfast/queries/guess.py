@@ -141,7 +141,8 @@ class Guess(Folded):
         if isinstance(self.measure, Share):
             return _counts([value, *groups])
         inside = _apart([booleans(group) for group in groups])
-        present = self.measure.value.type is Type.INT and not self.measure.value.nullable
+        whole = self.measure.value  # a column itself: what is made of an infinite number may have no value
+        present = whole.type is Type.INT and not whole.nullable and whole.direct is not None
         return _sums(value, inside, self.measure.bounds, None if present else self.group)
 
     def outcome(self, totals: Totals) -> str:

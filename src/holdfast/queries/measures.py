@@ -1,14 +1,15 @@
-"""The measures of one row: shares, means, comparisons with a threshold, histograms.
+"""The measures of one row: shares, means, comparisons with a threshold.
 
 Quadratic forms of a row's values are behind moments, slices of a number behind means with long tails.
 """
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
+from json.encoder import encode_basestring
 from typing import Any, Self
 
 import numpy as np
@@ -16,19 +17,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics.moments import QuadraticForm
-from holdfast.guarantees.statistic import (
-    GroupMean,
-    OneMean,
-    OneShare,
-    OutcomeShares,
-    SharesWithin,
-    SomeShares,
-    SomeSharesWithin,
-    Statistic,
-)
-from holdfast.queries.evaluate import RowFunction, booleans, floats
-from holdfast.queries.node import identifier, literal_text
-from holdfast.queries.position import Category, Position, places
+from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
+from holdfast.queries.evaluate import RowFunction, booleans, floats, nan_unless
+from holdfast.queries.node import identifier
 from holdfast.queries.query import Composed, Function, RowValues, Values
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
@@ -57,8 +48,8 @@ class Measure(Composed):
         return self
 
     @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """What identifies the question, besides `value` and `where`."""
+    def _identity(self, value: str, where: str | None) -> str:
+        """Return the canonical text, from the canonical texts of `value` and `where`."""
 
     @abstractmethod
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
@@ -67,10 +58,10 @@ class Measure(Composed):
     @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
-        where = None if self.where is None else self.where.identity
-        if self.value.identity is None or (self.where is not None and where is None):
+        value, where = self.value.identity, None if self.where is None else self.where.identity
+        if value is None or (self.where is not None and where is None):
             return None
-        return encode_facts({**self._facts(), "value": self.value.identity, "where": where})
+        return self._identity(value, where)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
@@ -111,12 +102,14 @@ class Share(Measure):
         """The question in words."""
         return f"share of {self.value.text}{self._where_text()}"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "share"}
+    def _identity(self, value: str, where: str | None) -> str:
+        """Spelled out as `encode_facts` does it, because most questions are shares."""
+        inside = "null" if where is None else encode_basestring(where)
+        return f'{{"kind":"share","value":{encode_basestring(value)},"where":{inside}}}'
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         yes = booleans(values)
-        return yes if inside is None else np.where(inside, yes, np.nan)
+        return yes if inside is None else nan_unless(inside, yes)
 
 
 @dataclass(frozen=True)
@@ -143,8 +136,8 @@ class Mean(Measure):
         low, high = self.bounds
         return f"mean of {self.value.text} within [{low:.15g}, {high:.15g}]{self._where_text()}"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "mean", "within": self.bounds}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "mean", "within": self.bounds, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; NaN where a row does not count."""
@@ -154,7 +147,7 @@ class Mean(Measure):
         np.clip(scaled, 0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # not nullable, so this is infinity minus infinity: counts as low
-        return scaled if inside is None else np.where(inside, scaled, np.nan)
+        return scaled if inside is None else nan_unless(inside, scaled)
 
 
 @dataclass(frozen=True)
@@ -168,15 +161,15 @@ class Total(Mean):
         """A mean over all rows."""
         return _MEAN
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "total", "within": self.bounds}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "total", "within": self.bounds, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; rows that do not count are put where 0 is."""
         low, high = self.bounds
         numbers = np.nan_to_num(np.clip(floats(values), low, high), nan=0.0)
         if inside is not None:
-            numbers = np.where(inside, numbers, 0.0)
+            numbers *= inside
         return np.clip((numbers - low) / (high - low), 0.0, 1.0)
 
 
@@ -203,192 +196,16 @@ class AtMost(Measure):
         """The question in words."""
         return f"share of {self.value.text} <= {self.threshold:.15g}{self._where_text()}"
 
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "at_most", "threshold": self.threshold}
+    def _identity(self, value: str, where: str | None) -> str:
+        return encode_facts({"kind": "at_most", "threshold": self.threshold, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         numbers = floats(values)
         below = numbers <= self.threshold
         if self.statistic is _SHARE:
             return below
-        excluded = np.isnan(numbers)
-        return np.where(excluded if inside is None else excluded | ~inside, np.nan, below)
-
-
-@dataclass(frozen=True)
-class Histogram(Measure):
-    """Which of the declared categories a row falls into; everything else, NULL included, is "other"."""
-
-    value: RowFunction
-    categories: tuple[Category, ...]
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The share of each category, then of "other"."""
-        return OutcomeShares(len(self.categories) + 1)
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """What each outcome is called."""
-        return _labels(str(category) for category in self.categories)
-
-    @cached_property
-    def text(self) -> str:
-        """The question in words."""
-        shown = ", ".join(literal_text(category) for category in self.categories[:8])
-        more = f" and {len(self.categories) - 8} more" if len(self.categories) > 8 else ""
-        return f"histogram of {self.value.text} over {shown}{more}"
-
-    @cached_property
-    def functions(self) -> tuple[Function, ...]:
-        """The number of the category."""
-        return (Position(self.value, self.categories),)
-
-    def _facts(self) -> dict[str, Any]:  # the order of the categories is part of the question
-        return {"kind": "histogram", "categories": [literal_text(category) for category in self.categories]}
-
-    def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
-        return places(values)
-
-
-@dataclass(frozen=True)
-class Bins(Measure):
-    """Which right-open bin [edge, next edge) a number falls into; everything else, NULL included, is "other"."""
-
-    value: RowFunction
-    edges: tuple[float, ...]
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The share of each bin, then of "other"."""
-        return OutcomeShares(len(self.edges))
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """What each outcome is called."""
-        pairs = zip(self.edges, self.edges[1:], strict=False)
-        return _labels(f"[{_edge(low)}, {_edge(high)})" for low, high in pairs)
-
-    @cached_property
-    def text(self) -> str:
-        """The question in words."""
-        low, high = self.edges[0], self.edges[-1]
-        return f"histogram of {self.value.text} in {len(self.edges) - 1} bins over [{low:.15g}, {high:.15g})"
-
-    def _facts(self) -> dict[str, Any]:
-        return {"kind": "bins", "edges": self.edges}
-
-    def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
-        """Return the number of the bin per row."""
-        other = len(self.edges) - 1
-        codes = np.searchsorted(np.asarray(self.edges), floats(values), side="right").astype(np.int64) - 1
-        codes[(codes < 0) | (codes >= other)] = other  # NaN sorts beyond the last edge
-        return codes
-
-
-@dataclass(frozen=True)
-class SomeOutcomes(Composed):
-    """Some outcomes of a histogram, from `start` to `stop` - 1; the last outcome is all others."""
-
-    histogram: Histogram | Bins
-    start: int
-    stop: int
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The shares of these outcomes."""
-        return SomeShares(self.stop - self.start + 1)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What each outcome is called."""
-        return (*self.histogram.labels[self.start : self.stop], "all others")
-
-    @property
-    def value(self) -> RowFunction:
-        """What the histogram is of."""
-        return self.histogram.value
-
-    @property
-    def text(self) -> str:
-        """The question in words."""
-        return self.histogram.text
-
-    @cached_property
-    def identity(self) -> str | None:
-        """Canonical text."""
-        own = self.histogram.identity
-        return None if own is None else encode_facts({"kind": "some", "of": own, "from": self.start, "to": self.stop})
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions of the histogram."""
-        return self.histogram.functions
-
-    def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return the number of the outcome per row, counted from `start`."""
-        outcomes: Any = self.histogram.combined(row_values)
-        inside, last = (outcomes >= self.start) & (outcomes < self.stop), self.stop - self.start
-        return np.where(inside, outcomes - self.start, last)
-
-
-@dataclass(frozen=True)
-class HistogramWithin(Composed):
-    """A histogram of the rows for which a condition is true; the last outcome is all other rows."""
-
-    histogram: Histogram | Bins | SomeOutcomes
-    where: RowFunction
-
-    @cached_property
-    def statistic(self) -> Statistic:
-        """The share of each category among the rows inside."""
-        some = isinstance(self.histogram, SomeOutcomes)
-        return (SomeSharesWithin if some else SharesWithin)(self.histogram.statistic.outcomes + 1)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What each category is called."""
-        return self.histogram.labels
-
-    @cached_property
-    def text(self) -> str:
-        """The question in words."""
-        return f"{self.histogram.text} where {self.where.text}"
-
-    @cached_property
-    def identity(self) -> str | None:
-        """Canonical text."""
-        parts = (self.histogram.identity, self.where.identity)
-        return None if None in parts else encode_facts({"kind": "within", "of": parts})
-
-    @cached_property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions of the histogram, and the condition."""
-        return (*self.histogram.functions, self.where)
-
-    def combined(self, row_values: Sequence[RowValues]) -> Values:
-        """Return the number of the category per row; the last for rows outside."""
-        *others, inside = row_values
-        return np.where(booleans(inside), self.histogram.combined(others), self.statistic.outcomes - 1)
-
-
-def _edge(x: float) -> str:
-    """Write an edge with 15 digits if they identify the number, else with all digits."""
-    text = f"{x:.15g}"
-    return text if float(text) == x else repr(x)
-
-
-def _labels(named: Iterable[str]) -> tuple[str, ...]:
-    """Add a label for everything else, in as many parentheses as it takes to differ from all others.
-
-    >>> _labels(["a", "b"]), _labels(["other", "(other)"])
-    (('a', 'b', 'other'), ('other', '(other)', '((other))'))
-    """
-    labels = tuple(named)
-    other = "other"
-    while other in labels:
-        other = f"({other})"
-    return (*labels, other)
+        known = ~np.isnan(numbers)
+        return nan_unless(known if inside is None else known & inside, below)
 
 
 def about(measure: Composed) -> str:

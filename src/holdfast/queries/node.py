@@ -1,7 +1,7 @@
 """A checked expression as a tree: its canonical text, and its evaluation in steps.
 
 The canonical text identifies a question, so it is rendered from the checked tree and never from what the caller
-typed. Parsing it again gives the same tree: `canonical(canonical(text)) == canonical(text)`.
+typed. Parsing it again gives the same tree, and the same text.
 
 It is evaluated in steps, so that its running time does not reveal what the rows hold. Polars takes shortcuts where an
 expression chooses (when, then, otherwise). If all rows choose alike, the other branch is not evaluated; and the result
@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 from polars.exceptions import ShapeError
 
-from holdfast.schema import Schema, Type
+from holdfast.schema import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +148,6 @@ def _render_case(args: tuple[Node, ...]) -> str:
     return f"{text}{otherwise} END"
 
 
-class SchemaKey:
-    """A schema as a cache key: by identity, because hashing every column costs more than the lookup."""
-
-    __slots__ = ("schema",)
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SchemaKey) and other.schema is self.schema
-
-
 @dataclass(frozen=True)
 class Case:
     """For every row the value whose condition is the first to be true; `otherwise` where none is. All of one type."""
@@ -238,7 +223,13 @@ class Steps:
     value: pl.Expr
 
     def __call__(self, rows: pl.DataFrame) -> pl.Series:
-        """Return one value per row; a constant may be one value for all of them."""
+        """Return one value per row; a constant may be one value for all of them.
+
+        A single row is evaluated as two: Polars takes a single value for a constant, with which it computes in other
+        ways (powers as products, 0 - x as it is written), and the row would not have the digits it has among others.
+        """
+        if rows.height == 1:
+            return self(pl.DataFrame([pl.concat([each, each]) for each in rows])).slice(0, 1)
         for step in self.before:
             rows = step(rows)
         if self.value.meta.is_column():

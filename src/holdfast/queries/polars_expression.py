@@ -20,9 +20,9 @@ from polars.exceptions import PanicException, PolarsError
 from holdfast.errors import InvalidQuery
 from holdfast.queries.evaluate import Expression, check_name, silence, within_calendar
 from holdfast.queries.functions.operation import PHYSICAL
-from holdfast.queries.node import SchemaKey, Steps, StepWriter, repeated
+from holdfast.queries.node import Steps, StepWriter, repeated
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema, SchemaKey, Type
 
 LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
@@ -70,7 +70,7 @@ def from_polars(expression: pl.Expr, schema: Schema) -> Expression:
         raise InvalidQuery(
             f"A Polars expression must be at most {LONGEST_TREE} characters when serialized; got {len(serialized)}."
         )
-    return _checked(serialized, SchemaKey(schema))
+    return _checked(serialized, schema.key)
 
 
 @lru_cache(maxsize=256)

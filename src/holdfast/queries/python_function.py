@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import FAILURES, booleans, floats, in_pieces, normalized, silence
+from holdfast.queries.evaluate import FAILURES, booleans, floats, in_own_context, in_pieces, normalized, silence
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, Type
 
@@ -73,7 +73,7 @@ def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
     fault: BaseException | None = None
     for batch in (rows, *rows.iter_slices(1)):
         try:
-            return _series(function(batch), batch.height).dtype == pl.Boolean
+            return _series(in_own_context(function, batch), batch.height).dtype == pl.Boolean
         except InvalidQuery:
             raise
         except FAILURES as error:

@@ -28,7 +28,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -134,7 +133,7 @@ class Query(ABC):
     def text(self) -> str:
         """The question in words, for people."""
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[float, float]:
         """The declared range of a mean; (0, 1) for shares and histograms."""
         return 0.0, 1.0
@@ -181,12 +180,18 @@ class Composed(Query):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that the functions read."""
-        return tuple(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), self.functions))))
+        functions = self.functions
+        if len(functions) == 1:
+            return functions[0].columns
+        return tuple(dict.fromkeys(chain.from_iterable(function.columns for function in functions)))
 
     @cached_property
     def work(self) -> int:  # type: ignore[override]
         """Steps that one row takes."""
-        return sum(map(attrgetter("work"), self.functions))
+        steps = 0
+        for function in self.functions:
+            steps += function.work
+        return steps
 
 
 class Folded(Composed):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from holdfast import notebook
 from holdfast.queries.build import build_histogram
-from holdfast.queries.measures import Bins, Histogram, HistogramWithin, SomeOutcomes
+from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, estimate_of, interval_bar, labeled_lines

@@ -26,8 +26,8 @@ from holdfast.ledger import Cost
 from holdfast.queries.build import declare_once, declared_categories, rowwise
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import with_article
-from holdfast.queries.measures import Histogram, Measure, Share
-from holdfast.queries.position import Unlisted
+from holdfast.queries.histogram import Histogram, Unlisted
+from holdfast.queries.measures import Measure, Share, encode_facts
 from holdfast.queries.query import Values
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Estimate, Record, write_end
@@ -122,9 +122,10 @@ class Spelled(Measure):
         """The question in words."""
         return f"spelling of {self.value.text}"
 
-    def _facts(self) -> dict[str, Any]:
+    def _identity(self, value: str, where: str | None) -> str:
         branches = [[one.prefix, one.start, one.stop] for one in self.branches]
-        return {"kind": "spelled", "alphabet": self.alphabet.characters, "branches": branches}
+        facts = {"kind": "spelled", "alphabet": self.alphabet.characters, "branches": branches}
+        return encode_facts({**facts, "value": value, "where": where})
 
     @cached_property
     def _tables(self) -> dict[str, NDArray[np.int64]]:

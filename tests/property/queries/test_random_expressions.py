@@ -10,7 +10,7 @@ from holdfast.guarantees.statistic import GroupMean
 from holdfast.queries.build import build_mean
 from holdfast.queries.evaluate import normalized
 from holdfast.queries.functions.operation import PHYSICAL
-from holdfast.queries.sql.parse import canonical, from_text
+from holdfast.queries.sql.parse import from_text
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
 from random_queries import QUICK, number, predicate, text
@@ -34,8 +34,8 @@ def plainly(asked: str) -> pl.Series | None:
 def test_a_random_expression_is_total_and_has_one_text(asked):
     values = plainly(asked)
     if values is not None:
-        once = canonical(asked, SCHEMA)
-        assert canonical(once, SCHEMA) == once
+        once = from_text(asked, SCHEMA).text
+        assert from_text(once, SCHEMA).text == once
         again = plainly(once)
         assert again is not None
         assert again.equals(values, null_equal=True)
@@ -74,5 +74,5 @@ def test_any_text_is_either_a_question_or_refused_in_a_sentence(asked):
     except HoldfastError as refusal:
         sentence = str(refusal)
     else:
-        assert canonical(written, SCHEMA) == written
+        assert from_text(written, SCHEMA).text == written
     assert sentence.endswith(".")

@@ -26,13 +26,15 @@ from holdfast.errors import InvalidQuery
 from holdfast.queries import evaluate
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.evaluate import silence
+from holdfast.queries.guess import Guess
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.query import Query
 from holdfast.queries.sql.parse import from_text
 from holdfast.queries.synthetic import synthetic_rows
+from holdfast.rows.draws import AllRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
-from holdfast.schema import Schema
+from holdfast.schema import Schema, Type
 from query_examples import EVERYTHING, SCHEMA
 
 EXTREME = [0.0, -0.0, 5e-324, 1e-310, -1e-300, 1.0, 1e300, -1.7e308, np.inf, -np.inf, np.nan]
@@ -184,6 +186,33 @@ def test_functions_from_outside_too(function: Callable[[pl.DataFrame], Any]) -> 
         warnings.simplefilter("always")
         tally(build_mean(function, only_x(source.schema)), source)
     assert caught == []
+
+
+def _complains_from_now_on(rows: pl.DataFrame) -> Any:
+    np.seterr(all="raise")
+    return rows["x"].to_numpy()
+
+
+def test_the_totals_that_a_check_compares_are_finite_whatever_the_rows_hold() -> None:
+    rng = np.random.default_rng(1)
+    frame = synthetic_rows(SCHEMA, 80, rng, hostile=0.9).with_columns(pl.Series("x", (EXTREME[:-1] * 8)[:80]))
+    source = memory_rows(frame, complete=[column.name for column in SCHEMA if not column.nullable])
+    for text in (*EVERYTHING, "sign(cos(x))", "length(cast(tan(x) as text))"):
+        kind = from_text(text, source.schema).type
+        if kind.is_number or kind is Type.BOOL:
+            for where in (None, "b"):
+                within = (-8e307, 8e307) if kind.is_number else None
+                guess = Guess(build_mean(text, source.schema, within=within, where=where), 0.5, 0.1, 1)
+                for totals in (source.fold(guess, rng), guess.totals(source.sample(guess, AllRows(), rng))):
+                    assert np.isfinite(totals).all(), text
+
+
+@pytest.mark.parametrize("value", EXTREME)
+def test_a_function_that_has_numpy_raise_does_so_for_itself_alone(value: float) -> None:
+    source = memory_rows(pl.DataFrame({"x": [value] * 20}))
+    query = build_mean(_complains_from_now_on, source.schema, within=(-8e307, 8e307))
+    assert sum(tally(query, source)) == 400
+    assert set(np.geterr().values()) != {"raise"}
 
 
 def test_a_function_that_panics_has_no_value_for_its_row() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
+from holdfast.queries.histogram import FEW_EDGES
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
 
@@ -160,3 +161,20 @@ def test_arrays_are_compared_in_double_precision():
     ):
         said = [function.direct(narrow) for function in query.functions]
         assert query.combined(said).tolist() == query.evaluate(wide).tolist()
+
+
+@pytest.mark.parametrize("edges", [2, FEW_EDGES, FEW_EDGES + 1, 300])
+def test_bins_and_categories_are_found_alike_however_many_there_are(edges):
+    rng = np.random.default_rng(edges)
+    marks = sorted(set(rng.integers(-500, 500, edges * 2).tolist()))[:edges]
+    marks += range(501, 501 + edges - len(marks))
+    values = [-INF, -501.0, *marks, *(mark + 0.5 for mark in marks), 1e300, INF, NAN, *rng.normal(0, 400, 200).round(1)]
+    bins = build_histogram("y", SCHEMA, bins=marks)
+    inside = [sum(mark <= value for mark in marks) - 1 for value in values]
+    assert values_of(bins, y=values) == [one if 0 <= one < edges - 1 else edges - 1 for one in inside]
+    shuffled = rng.permutation(marks).tolist()
+    listed = build_histogram("x", SCHEMA, categories=shuffled)
+    expected = [shuffled.index(value) if value in shuffled else edges for value in values]
+    (position,) = listed.functions
+    assert position.direct is not None
+    assert position.direct({"x": np.array(values)}).tolist() == expected

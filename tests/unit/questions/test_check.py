@@ -182,6 +182,18 @@ def test_one_pass_over_all_rows_counts_as_each_row_by_itself(name: str, tmp_path
             assert found[1] == pytest.approx(expected[1], rel=1e-12)
 
 
+@pytest.mark.parametrize("text", ["sign(cos(x))", "length(cast(tan(x) as text))", "x - x"])
+@pytest.mark.parametrize("extreme", [inf, -inf])
+def test_a_check_does_not_fail_where_an_infinite_number_has_no_value(text: str, extreme: float) -> None:
+    source = open_rows({"x": np.array([0.5] * 99 + [extreme]), "g": np.arange(100) % 2}, complete=["x", "g"])
+    for options in ({}, {"where": "g = 1"}, {"where": "g = 1", "versus": "g = 0"}):
+        session = hf.Session(source, guarantee="checks", seed=1)
+        found = session.check(
+            text, 0.5, margin=0.1, within=(-1, 30), **({"at_least": 10} if options else {}), **options
+        )
+        assert found.outcome in OUTCOMES
+
+
 class Plain:
     """Rows with the verbs of a row source and no others."""
 

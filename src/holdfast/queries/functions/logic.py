@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from operator import and_, eq, ge, gt, le, lt, ne, or_
+from operator import and_, eq, ge, gt, invert, le, lt, ne, or_
 from typing import Any
 
 import polars as pl
@@ -26,8 +26,13 @@ def _is(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return args[0].eq_missing(pl.lit(node.value))
 
 
-def _comparison(operator: Callable[[Any, Any], Any]) -> Operation:
-    return Operation(("value", "value"), Type.BOOL, lambda _, args: operator(args[0], args[1]), on_arrays=True)
+def _on_all(takes: tuple[str, ...], operator: Callable[..., Any], **facts: Any) -> Operation:
+    """Return an operation that an operator computes, of expressions as of series and of numpy arrays."""
+    return Operation(takes, Type.BOOL, lambda _, args: operator(*args), operator=operator, **facts)
+
+
+def _between(value: Any, low: Any, high: Any) -> Any:
+    return (value >= low) & (value <= high)
 
 
 def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -99,19 +104,13 @@ CASTS: dict[Type, frozenset[Type]] = {
 _COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 OPERATIONS: dict[str, Operation] = {
-    **{op: _comparison(operator) for op, operator in _COMPARE.items()},
-    "BETWEEN": Operation(
-        ("value",) * 3,
-        Type.BOOL,
-        lambda _, args: (args[0] >= args[1]) & (args[0] <= args[2]),
-        copies=(2, 1),
-        on_arrays=True,
-    ),
+    **{op: _on_all(("value", "value"), operator) for op, operator in _COMPARE.items()},
+    "BETWEEN": _on_all(("value",) * 3, _between, copies=(2, 1)),
     "IN": Operation(("value",), Type.BOOL, _in, more=True),
     "IS": Operation(("value",), Type.BOOL, _is, null="never"),
-    "AND": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True, on_arrays=True),
-    "OR": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True, on_arrays=True),
-    "NOT": Operation(("boolean",), Type.BOOL, lambda _, args: ~args[0], on_arrays=True),
+    "AND": _on_all(("boolean",), lambda *args: reduce(and_, args), more=True),
+    "OR": _on_all(("boolean",), lambda *args: reduce(or_, args), more=True),
+    "NOT": _on_all(("boolean",), invert),
     "CASE": Operation(("value",), None, _case, more=True),
     "COALESCE": Operation(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
     "NULLIF": Operation(("value", "value"), None, _null_if, null="may", copies=(2, 1)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import isfinite
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -30,7 +30,7 @@ ARGUMENT_TYPES: dict[str, tuple[Type, ...]] = {
     "text": (Type.STRING,),
     "boolean": (Type.BOOL,),
     "date": (Type.DATE,),
-    "date or timestamp": (Type.DATE, Type.DATETIME),
+    "date or timestamp": (Type.DATETIME, Type.DATE),  # the first is what NULL stands for: it has all parts
     "value": tuple(Type),
 }
 _nullable = attrgetter("nullable")
@@ -46,8 +46,8 @@ class Operation:
     them. `copies` says how often each argument is mentioned in what Polars evaluates (the last number repeats); an
     argument that is mentioned more than once is evaluated beforehand, once. `before` lists parts of the operation
     itself that are evaluated beforehand, in order: each result is put in front of the arguments of the next. An
-    operation that chooses between values by row is a `Case`, never Polars' own (see `steps`). `on_arrays` marks
-    operations whose `build` uses only operators, so that it also works on series and on numpy arrays.
+    operation that chooses between values by row is a `Case`, never Polars' own (see `node`). `operator`
+    computes the same of series or numpy arrays, for the operations that most questions consist of.
     """
 
     takes: tuple[str, ...]
@@ -60,7 +60,7 @@ class Operation:
     passes_nan: bool = False
     copies: tuple[int, ...] = (1,)
     before: tuple[Build, ...] = ()
-    on_arrays: bool = False
+    operator: Callable[..., Any] | None = None
 
     def argument(self, place: int) -> str:
         """Return the type of the argument at this place."""

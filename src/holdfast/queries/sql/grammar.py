@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
@@ -332,38 +333,42 @@ def _shortest(args: list[Node]) -> list[Node]:
     """Write 15.0 as 15 where only the number matters, so that both are the same question."""
     return [
         Node("literal", value=int(arg.value), type=Type.INT)
-        if arg.is_literal and isinstance(arg.value, float) and arg.value.is_integer() and abs(arg.value) < 2**53
+        if arg.is_literal and isinstance(arg.value, float) and _is_short(arg.value)
         else arg
         for arg in args
     ]
 
 
-def compared_number(text: str) -> Node:
+def _is_short(value: float) -> bool:
+    return value.is_integer() and abs(value) < 2**53
+
+
+def compared_number(text: str) -> int | float:
     """Return a number that a column is compared with."""
-    return _shortest([_number(text)])[0]
+    value = _number_of(text)
+    return int(value) if isinstance(value, float) and _is_short(value) else value
 
 
 def _number(text: str) -> Node:
+    value = _number_of(text)
+    return Node("literal", value=value, type=Type.INT if isinstance(value, int) else Type.FLOAT)
+
+
+def _number_of(text: str) -> int | float:
     try:
-        whole = None if "." in text else int(text)  # looking for a dot is faster than failing
+        if "." not in text:  # looking for a dot is faster than failing
+            whole = int(text)
+            if -(2**63) <= whole < 2**63:
+                return whole
     except ValueError:
-        whole = None
-    if whole is None:
-        value = _float(text)
-    elif -(2**63) <= whole < 2**63:
-        return Node("literal", value=whole, type=Type.INT)
-    else:
-        value = float(whole) if abs(whole) < 10**308 else float("inf")
-    if value in (float("inf"), float("-inf")):
-        raise InvalidQuery(f"Numbers must be below 1.8e308; got {text[:20]}.")
-    return Node("literal", value=value + 0.0, type=Type.FLOAT)
-
-
-def _float(text: str) -> float:
+        pass
     try:
-        return float(text)
+        value = float(text)
     except ValueError:  # the parser calls 1e a number
         raise InvalidQuery(f"{text[:20]!r} is not a complete number.") from None
+    if isinf(value):
+        raise InvalidQuery(f"Numbers must be below 1.8e308; got {text[:20]}.")
+    return value + 0.0  # -0.0 and 0.0 are one number
 
 
 def _cast_target(parsed: "Parsed") -> Type:

@@ -4,7 +4,7 @@ Texts that differ only in their numbers are parsed once, because a search for a 
 shape is the text with every number replaced by a placeholder, which the parser passes through untouched; translating
 the parsed shape puts the numbers back. Only plain texts have a shape: words, numbers, operators and simple quotations,
 so that whatever looks like a number is one. Where columns are merely compared with numbers, no check depends on the
-numbers, and the shape is translated once, too.
+numbers: the shape is translated once, too, and a text of it differs only in the numbers it shows and compares with.
 
 The range of an expression, or its values, follow from its constants and from declared bounds. No guarantee relies on
 them: values are clipped to whatever range a question has. If an expression uses an operation without a rule for ranges,
@@ -12,31 +12,35 @@ or a column without bounds, it has no range, and the caller must give one.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import product
 from math import ceil, floor, inf, isfinite, isnan
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidQuery, UnknownName
-from holdfast.queries.evaluate import Expression, compiled, on_columns, text_weight, work
-from holdfast.queries.node import COMPARISONS, Node, SchemaKey
+from holdfast.queries.evaluate import Comparisons, Expression, compiled, on_columns, text_weight, work
+from holdfast.queries.node import Node
 from holdfast.queries.sql.grammar import Translator, compared_number, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema, SchemaKey, Type
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
 
 MOST_WORK = 1_000  # steps of one evaluation
 NUMBERS = (Type.INT, Type.FLOAT)
+_EMPTY = "\\"  # where a number will be in a canonical text: plain texts have no backslash, nor have their columns
 LONGEST_SHAPE = 500  # characters: longer texts are rare, and their length limits apply to the text, not the shape
 
-_PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]|'[^'"\\]*'|"[^'"\\]*")*""")
+_PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]++|'[^'"\\]*+'|"[^'"\\]*+")*+""")
 # Quotations are matched first, so that nothing inside one is taken for a number.
 _PIECE = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?(?![\w.])""")
 _FIRST = 8_140_173_920  # placeholders count up from here; the parser puts no such number into a tree by itself
+_ENDS = {1: "", 2: ".5", 3: "e0"}  # of a placeholder, by the last part that the number has
 
 
 def from_text(text: object, schema: Schema) -> Expression:
@@ -44,17 +48,25 @@ def from_text(text: object, schema: Schema) -> Expression:
     if not isinstance(text, str):
         hint = " Write the condition itself, as text: 'dep_delay > 15'." if hasattr(text, "__array__") else ""
         raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.{hint}")
-    return _from_text(text, SchemaKey(schema))
-
-
-def canonical(text: str, schema: Schema) -> str:
-    """Return the canonical spelling of a text: equal for texts that differ only in spelling."""
-    return from_text(text, schema).text
+    return _from_text(text, schema.key)
 
 
 @lru_cache(maxsize=4096)
 def _from_text(text: str, key: SchemaKey) -> Expression:
-    node, columns = _checked(text, key.schema)
+    shape = shape_of(text)
+    if shape is not None:
+        try:
+            known = _known_shape(shape[0], len(shape[1]), key)
+            if known.filled is not None:
+                return known.filled(shape[1].values())
+            return _expression(*_translated(known.parsed, key.schema, shape[1]))
+        except (InvalidQuery, UnknownName):
+            pass  # refused below, in terms of the text itself
+    return _expression(*_translated(_parsed(text, key.schema), key.schema, {}))
+
+
+def _expression(node: Node, columns: dict[str, Column]) -> Expression:
+    """Return the expression of a checked tree over these columns, or refuse it."""
     if not columns:
         raise InvalidQuery(f"A query must mention at least one column; got {node}.")
     if node.type is None:
@@ -63,13 +75,14 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
     if weighed > MOST_WORK and (steps := work(node)) > MOST_WORK:
         raise InvalidQuery(f"A query must take at most {MOST_WORK} steps to evaluate; this one takes {steps}.")
     written = str(node)
+    comparisons = on_columns(node)
     return Expression(
         type=node.type,
         nullable=node.nullable,
         text=written,
         identity=written,
         reads=columns,
-        compiled=on_columns(node) or compiled(node, columns),
+        compiled=compiled(node, columns) if comparisons is None else comparisons.at(comparisons.literals),
         work=weighed,
         range=range_of(node, columns) if node.type.is_number else None,
         values=values_of(node),
@@ -78,19 +91,7 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
 
 def tree(text: str, schema: Schema) -> Node:
     """Return the checked tree of a text, or refuse it. Reads nothing but the schema."""
-    return _checked(text, schema)[0]
-
-
-def _checked(text: str, schema: Schema) -> tuple[Node, dict[str, Column]]:
-    """Return the checked tree of a text, and the columns that the text names."""
-    shape = shape_of(text)
-    if shape is not None:
-        with suppress(InvalidQuery, UnknownName):  # refused below, in terms of the text itself
-            parsed, blank = _parsed_shape(shape[0], len(shape[1]), SchemaKey(schema))
-            if blank is not None:
-                return _filled(blank[0], list(shape[1].values())), blank[1]
-            return _translated(parsed, schema, shape[1])
-    return _translated(_parsed(text, schema), schema, {})
+    return _translated(_parsed(text, schema), schema, {})[0]
 
 
 def shape_of(text: str) -> tuple[str, Mapping[str, str]] | None:
@@ -98,59 +99,70 @@ def shape_of(text: str) -> tuple[str, Mapping[str, str]] | None:
 
     >>> shape, numbers = shape_of("delay > 15 AND distance < 1.5e3")
     >>> shape, sorted(numbers.values())
-    ('delay > 8140173920 AND distance < 8140173921.5e0', ['1.5e3', '15'])
+    ('delay > 8140173920 AND distance < 8140173921e0', ['1.5e3', '15'])
     """
     if len(text) > LONGEST_SHAPE or not _PLAIN.fullmatch(text):
         return None
     numbers: dict[str, str] = {}
 
     def placeholder(piece: re.Match[str]) -> str:
-        whole, fraction, exponent = piece.groups()
-        if whole is None:
+        kind = piece.lastindex
+        if kind is None:  # a quotation
             return piece[0]
-        number = f"{_FIRST + len(numbers)}{'.5' if fraction else ''}{'e0' if exponent else ''}"
+        number = f"{_FIRST + len(numbers)}{_ENDS[kind]}"
         numbers[number] = piece[0]
         return number
 
     return _PIECE.sub(placeholder, text), numbers
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """A parsed shape; and if it only compares columns with its numbers, how they make an expression of it."""
+
+    parsed: "Parsed"  # translated many times, never changed
+    filled: Callable[[Iterable[str]], Expression] | None
+
+
 @lru_cache(maxsize=1024)
-def _parsed_shape(shape: str, count: int, key: SchemaKey) -> "tuple[Parsed, tuple[Node, dict[str, Column]] | None]":
-    """Return a parsed shape, and its tree and columns if it only compares columns with its `count` placeholders."""
-    parsed = _parsed(shape, key.schema)  # translated many times, never changed
+def _known_shape(shape: str, count: int, key: SchemaKey) -> _Shape:
+    """Return what the texts of this shape, with `count` placeholders, have in common."""
+    parsed = _parsed(shape, key.schema)
     with suppress(InvalidQuery, UnknownName):
-        blank = _translated(parsed, key.schema, {})
-        places = _compared_numbers(blank[0])
-        if places is not None and sorted(places) == list(range(count)):
-            return parsed, blank
-    return parsed, None
+        node, columns = _translated(parsed, key.schema, {})
+        comparisons = on_columns(node) if count else None  # without numbers there is only one text
+        # A number in the tree that is no placeholder has another place than all of them.
+        if comparisons is not None and [abs(int(one)) - _FIRST for one in comparisons.literals] == list(range(count)):
+            return _Shape(parsed, _filling(node, columns, comparisons))
+    return _Shape(parsed, None)
 
 
-def _compared_numbers(node: Node) -> list[int] | None:
-    """Return which placeholders columns are compared with, if a tree does nothing else."""
-    if node.op in ("AND", "OR", "NOT"):
-        found = [_compared_numbers(arg) for arg in node.args]
-        return None if None in found else [place for places in found for place in places or ()]
-    if node.op not in COMPARISONS or any(arg.type not in NUMBERS for arg in node.args):
-        return None
-    column, number = node.args
-    return [_place(number)] if column.op == "column" and number.is_literal else None
+def _filling(node: Node, columns: dict[str, Column], comparisons: Comparisons) -> Callable[[Iterable[str]], Expression]:
+    """Return how numbers make an expression of a shape's tree. Nothing is checked again: no check depends on them."""
+    blank = _expression(node, columns)
+    signs = ["-" * (one < 0) for one in comparisons.literals]
+    template = str(_emptied(node)).replace("%", "%%").replace(_EMPTY, "%r")
+
+    def filled(texts: Iterable[str]) -> Expression:
+        numbers = tuple(map(compared_number, map(add, signs, texts)))
+        written = template % numbers
+        return Expression(blank.type, blank.nullable, written, written, columns, comparisons.at(numbers), blank.work)
+
+    return filled
 
 
-def _place(number: Node) -> int:
-    """Return which placeholder this is: a number in the tree that is none has another place than all of them."""
-    return abs(int(number.value)) - _FIRST
+def _emptied(node: Node) -> Node:
+    """Return a tree with a mark in place of every number."""
+    if node.is_literal and node.type in NUMBERS:
+        return replace(node, value=_Empty())
+    return replace(node, args=tuple(map(_emptied, node.args)))
 
 
-def _filled(node: Node, numbers: Sequence[str]) -> Node:
-    """Return the tree of a shape with its numbers in place of placeholders."""
-    if node.op == "column":
-        return node
-    if node.op == "literal":
-        number = numbers[_place(node)]
-        return compared_number(number if node.value > 0 else f"-{number}")
-    return Node(node.op, tuple([_filled(arg, numbers) for arg in node.args]), None, node.type, node.nullable)
+class _Empty:
+    """Where a number will be."""
+
+    def __repr__(self) -> str:
+        return _EMPTY
 
 
 def _parsed(text: str, schema: Schema) -> "Parsed":
