@@ -88,7 +88,7 @@ class Drawn:
         most `cost`. It may be called more than once; only the last call counts.
     """
 
-    __slots__ = ("_answer", "_body", "_place", "_start", "cost", "finish", "key_digest")
+    __slots__ = ("_fields", "_start", "cost", "finish", "key_digest", "place")
 
     def __init__(
         self,
@@ -106,17 +106,14 @@ class Drawn:
             check.whole(0, rows_read=rows_read)
         _check_types(question=question, answer=answer, key=key)
         _check_analyst_length(analyst)
-        self.cost, self.key_digest = cost, None if key is None else chain.digest(key)
-        self._place, self._answer, self.finish = place, answer, finish
-        self._body = {
+        self.place, self.cost, self.key_digest = place, cost, None if key is None else chain.digest(key)
+        self.finish = finish
+        self._fields: dict[str, Any] = {
             "analyst": analyst,
+            "answer": answer,
+            "cost": cost,
             "key": key,
-            "place": {
-                "charge": place.charge,
-                "intervals": place.intervals,
-                "number": place.number,
-                "reached": place.reached,
-            },
+            "place": place,
             "question": question,
             "rows_read": rows_read,
         }
@@ -127,25 +124,18 @@ class Drawn:
         """Return the row of this answer, appended after the tip; `under_way` are statements of others to come."""
         start, cost = self._start, self.cost
         if self.finish is not None:
-            answer, cost = self.finish(self._answer, answered(tip, under_way, own=cost.intervals))
+            answer, cost = self.finish(self._fields["answer"], answered(tip, under_way, own=cost.intervals))
             start = self._written(answer, cost)
         return chain.row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
 
     def entry(self, row: Row) -> Entry:
         """Return the entry that `row_after` returned as a row. Its fields are at hand, unless `finish` made some."""
-        if self.finish is not None:
-            return Entry(row)
-        return Entry(row, **(self._body | {"answer": self._answer, "cost": self.cost, "place": self._place}))
-
-    @property
-    def number(self) -> int:
-        """The number of its place."""
-        return self._place.number
+        return Entry(row, self._fields if self.finish is None else {})
 
     @property
     def is_forked(self) -> bool:
         """Whether a forked child drew this for a place that its parent reserved: a place is for one answer."""
-        return self._place.process != os.getpid()
+        return self.place.process != os.getpid()
 
     @staticmethod
     def forked_error(location: str) -> LedgerUnavailable:
@@ -158,8 +148,18 @@ class Drawn:
 
     def _written(self, answer: dict[str, Any], cost: Cost) -> str:
         """Return the entry's text up to its number."""
-        price = {"charge": cost.charge, "intervals": cost.intervals}
-        return chain.canonical(self._body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
+        place = self.place
+        numbers = {
+            "answer": answer,
+            "cost": {"charge": cost.charge, "intervals": cost.intervals},
+            "place": {
+                "charge": place.charge,
+                "intervals": place.intervals,
+                "number": place.number,
+                "reached": place.reached,
+            },
+        }
+        return chain.canonical(self._fields | numbers, "question, answer, key and analyst")[:-1]
 
 
 def answered(tip: Tip, under_way: int = 0, own: int = 0) -> Answered:

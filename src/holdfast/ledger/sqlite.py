@@ -107,25 +107,24 @@ class SqliteStore(Database):
 
     # -- writing directly -----------------------------------------------------------------------------------------
 
-    def write(self, decide: Callable[[Transaction], None]) -> None:
+    def write(self, decide: Callable[[Transaction], None]) -> Transaction:
         """Write directly if this thread is the only writer; otherwise use the committer: a batch is faster."""
-        self._check_process()
+        self.check_process()
         thread, last = threading.get_ident(), self._last_thread
         self._last_thread = thread
         alone = thread == last and self._writer is None and not self._committer
-        if not (alone and self._write_directly(decide)):
-            super().write(decide)
+        return (self._write_directly(decide) if alone else None) or super().write(decide)
 
-    def _write_directly(self, decide: Callable[[Transaction], None]) -> bool:
-        """Write in this thread; return False, with nothing done, if the file is busy or not open (yet)."""
+    def _write_directly(self, decide: Callable[[Transaction], None]) -> Transaction | None:
+        """Write in this thread; return None, with nothing done, if the file is busy or not open (yet)."""
         if sys.platform == "win32" or self._closed:
-            return False
+            return None
         with self._writes.lock:
             self._writer = threading.get_ident()
             try:
                 connection, file = self._writes.connection, self._lock_file.file
                 if not isinstance(connection, sqlite3.Connection) or file is None:
-                    return False
+                    return None
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     with connection:  # rolls back if anything raises
@@ -137,14 +136,14 @@ class SqliteStore(Database):
                         self.commit(connection)
                         transaction.committed = True
                 except BlockingIOError:
-                    return False  # leave the waiting to the committer's thread, so that this one can be interrupted
+                    return None  # leave the waiting to the committer's thread, so that this one can be interrupted
                 except ValueError:
                     if not file.closed:
                         raise
-                    return False  # a signal handler forked, and so closed the file, before anything was written
+                    return None  # a signal handler forked, and so closed the file, before anything was written
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
-                        return False
+                        return None
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # begins with a C call: no signal is handled before it
@@ -152,7 +151,7 @@ class SqliteStore(Database):
                         fcntl.flock(file, fcntl.LOCK_UN)
             finally:
                 self._writer = None
-        return True
+        return transaction
 
     def tip(self) -> Tip | None:
         """Return the tip; raise if another file has replaced the one that was opened."""

@@ -70,9 +70,10 @@ class Watch:
         """Return the tip; raise if it is older than what this process saw."""
         if self._forked is not None:
             raise duplicate(self._forked)
-        seen = self._newest()  # before the tip, which another thread may move
+        seen = self._witnesses[0].newest() if self._witnesses else None  # before the tip, which others may move
         tip = self._store.tip()
-        self._notice(seen, tip, self._store)
+        if seen is not None and (tip is None or tip.hash != seen.tip.hash):
+            self._notice(seen, tip, self._store)
         return tip
 
     def begin(self, genesis: Row, secret: bytes) -> bool:
@@ -95,33 +96,27 @@ class Watch:
         """Write, unless the ledger is older than what this process saw; then report to the witnesses."""
         if self._forked is not None:
             raise duplicate(self._forked)
-        written: Transaction | None = None
 
         def watched(transaction: Transaction) -> None:
-            nonlocal written
-            self._notice(self._newest(), transaction.start(), transaction)
+            seen, start = self._witnesses[0].newest() if self._witnesses else None, transaction.start
+            if seen is not None and (start is None or start.hash != seen.tip.hash):
+                self._notice(seen, start, transaction)
             decide(transaction)
-            written = transaction
 
-        self._store.write(watched)
-        if written is not None:
-            self._tell(written.tip(), written.start())  # also covers the other writes of the same transaction
+        written = self._store.write(watched)
+        self._tell(written.tip, written.start)  # also covers the other writes of the same transaction
 
     def close(self) -> None:
         """Close the witnesses."""
         for witness in self._witnesses:
             witness.close()
 
-    def _newest(self) -> Seen | None:
-        return self._witnesses[0].newest() if self._witnesses else None
-
-    def _notice(self, seen: Seen | None, tip: Tip | None, within: Store | Transaction) -> None:
+    def _notice(self, seen: Seen, tip: Tip | None, within: Store | Transaction) -> None:
         """Refuse a tip that is older than what this process saw; otherwise remember it as seen."""
-        if seen is not None and (tip is None or tip.hash != seen.tip.hash):
-            process = self._witnesses[0]
-            self._require(process, seen, tip, within)
-            if tip is not None:
-                process.remember(Seen(self._where, tip))
+        process = self._witnesses[0]
+        self._require(process, seen, tip, within)
+        if tip is not None:
+            process.remember(Seen(self._where, tip))
 
     def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
         """Report the tip to the witnesses; what others have reported to them meanwhile must be in the ledger, too.

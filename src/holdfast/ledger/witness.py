@@ -57,9 +57,10 @@ class Seen(NamedTuple):
         With the same entry, this may have more taken or, after some was given back, less. A different entry with the
         same number is neither older nor newer: somebody has continued from a copy.
         """
-        if other is None or self.tip.seq != other.tip.seq:
-            return other is None or self.tip.seq > other.tip.seq
-        return self.tip.hash == other.tip.hash
+        if other is None:
+            return True
+        mine, there = self.tip, other.tip
+        return mine.seq > there.seq or (mine.seq == there.seq and mine.hash == there.hash)
 
 
 class Witness(Protocol):
@@ -114,7 +115,7 @@ class ProcessWitness:
 
     def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
-        if seen.is_newer_than(self.newest()):
+        if seen.is_newer_than(self._seen.get(self._content)):
             self._seen[self._content] = seen
 
     def alone(self) -> AbstractContextManager[None]:

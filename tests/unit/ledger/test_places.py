@@ -257,7 +257,7 @@ def test_threads_of_a_child_forget_once(
 
     def use() -> None:
         ready.wait(30)
-        shared._check_process()
+        shared.check_process()
         forgotten.append(0)
 
     monkeypatch.setattr(kind, "_forget", slowly)

@@ -495,7 +495,7 @@ def forked(tmp_path: Path, first: int, second: int) -> None:
         watch.watch(OneOfTwoProcesses("c"), FileWitness(file, "c"))
         if store is stores[0]:
             Ledger(store, fingerprint="f", watch=watch).begin(terms)
-            stores[1]._rows, stores[1]._secret = list(store._rows), store._secret  # a copy, made by hand
+            vars(stores[1]).update(_rows=list(store._rows), _tip=store._tip, _secret=store._secret)  # a copy
         ledgers.append(Ledger(store, fingerprint="f", watch=watch))
     for ledger, entries, name in ((ledgers[0], first, "a"), (ledgers[1], second, "b")):
         for number in range(entries):
