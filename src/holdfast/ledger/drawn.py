@@ -8,7 +8,7 @@ import hmac
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerUnavailable, PlanConflict, RowSourceError
@@ -104,8 +104,10 @@ class Drawn:
     ) -> None:
         if type(rows_read) is not int or rows_read < 0:
             check.whole(0, rows_read=rows_read)
-        _check_types(question=question, answer=answer, key=key)
-        _check_analyst_length(analyst)
+        if not (isinstance(question, dict) and isinstance(answer, dict) and (key is None or isinstance(key, str))):
+            _refuse_types(question=question, answer=answer, key=key)
+        if analyst is not None:
+            _check_analyst_length(analyst)
         self.place, self.cost, self.key_digest = place, cost, None if key is None else chain.digest(key)
         self.finish = finish
         self._fields: dict[str, Any] = {
@@ -175,13 +177,12 @@ def now() -> str:
 
 def check_analyst(analyst: str | None) -> None:
     """Refuse an analyst's name that the ledger could not write."""
-    _check_analyst_length(analyst)
+    if analyst is not None:
+        _check_analyst_length(analyst)
     chain.canonical({"analyst": analyst}, "analyst")
 
 
 def _check_analyst_length(analyst: object) -> None:
-    if analyst is None:
-        return
     if not isinstance(analyst, str):
         raise InvalidArgument(f"analyst must be text or None; got {type(analyst).__name__}.", name="analyst")
     if len(analyst) > MAX_ANALYST_NAME:
@@ -190,9 +191,8 @@ def _check_analyst_length(analyst: object) -> None:
         )
 
 
-def _check_types(*, question: object, answer: object, key: object) -> None:
+def _refuse_types(*, question: object, answer: object, key: object) -> NoReturn:
     for name, value in (("question", question), ("answer", answer)):
         if not isinstance(value, dict):
             raise InvalidArgument(f"{name} must be a dict; got {type(value).__name__}.", name=name)
-    if key is not None and not isinstance(key, str):
-        raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")
+    raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")

@@ -63,9 +63,8 @@ class Stock(NamedTuple):
         charge, intervals, number = _cut(self[0], cost.charge), _cut(self[1], cost.intervals), _cut(self[2], 1)
         if charge is None or intervals is None or number is None:
             return None
-        start = charge[0]
-        place = Place(number[0] + 1, start, intervals[0], start + cost.charge, process)
-        return place, Stock(charge[1], intervals[1], number[1])
+        (start, charges), (statement, statements), (before, numbers) = charge, intervals, number
+        return Place(before + 1, start, statement, start + cost.charge, process), Stock(charges, statements, numbers)
 
     def answers(self, cost: Cost) -> int:
         """Return how many places for this cost can be cut."""
@@ -179,10 +178,14 @@ def _needs(cost: Cost) -> tuple[int, int, int]:
 
 
 def _cut(ranges: Ranges, need: int) -> tuple[int, Ranges] | None:
+    """Return where the first range begins that is long enough, and the ranges without what is needed of it."""
     for i, each in enumerate(ranges):
-        if len(each) >= need:
-            rest = (each[need:],) if need < len(each) else ()
-            return each.start, ranges[:i] + rest + ranges[i + 1 :]
+        start, stop = each.start, each.stop
+        end = start + need
+        if end < stop:
+            return start, (*ranges[:i], range(end, stop), *ranges[i + 1 :])
+        if end == stop:
+            return start, ranges[:i] + ranges[i + 1 :]
     return None
 
 
@@ -232,12 +235,11 @@ class ProcessStock(OfOneProcess):
         """Return a place from the stock that ends within `reach`; None if there is none."""
         # Read both first: if a signal handler forks below, the child goes on with a place marked as its parent's.
         process, stocks = self.check_process(), self._stocks
-        now = monotonic()
-        if now - self._last > FAST:
+        last, self._last = self._last, monotonic()
+        if self._last - last > FAST:
             self._ahead = -1  # a lone question: whether to take places ahead depends on how soon the next one comes
         elif self._ahead < 0:
             self._ahead = 0
-        self._last = now
         self._questions += 1
         with self._lock:  # only so that other threads do not see an empty stock in between
             stock = _pop_all(stocks)
