@@ -38,7 +38,6 @@ TRACED = (
     "ledger/sqlite.py",
     "ledger/concurrency.py",
     "ledger/places.py",
-    "ledger/watched.py",
     "ledger/witness.py",
     "contextlib.py",
 )

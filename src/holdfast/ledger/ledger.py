@@ -19,9 +19,9 @@ from weakref import WeakSet
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
-from holdfast.ledger import chain, tree
+from holdfast.ledger import tree
+from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest
 from holdfast.ledger.concurrency import Asking, InFlight
-from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -39,8 +39,7 @@ from holdfast.ledger.store import (
     closed_error,
 )
 from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
-from holdfast.ledger.watched import Watch, is_restore
-from holdfast.ledger.witness import Witness
+from holdfast.ledger.witness import Watch, Witness, is_restore
 
 R = TypeVar("R")
 SECRET_BYTES = 32
@@ -221,7 +220,7 @@ class Ledger:
 
     def find(self, key: str) -> Entry | None:
         """Return the answer already given to the question with this canonical key."""
-        row = self._store.find(chain.digest(key)) if self._has_begun() else None
+        row = self._store.find(digest(key)) if self._has_begun() else None
         return None if row is None else Entry(row)
 
     def reserve(self, cost: Cost, asking: Asking | None = None) -> Place:

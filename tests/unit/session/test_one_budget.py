@@ -22,8 +22,7 @@ from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
 from holdfast.ledger.store import Tip
-from holdfast.ledger.watched import Watch
-from holdfast.ledger.witness import _SLOT, ProcessWitness
+from holdfast.ledger.witness import _SLOT, ProcessWitness, Watch
 
 
 def table(rows: int = 2_000, seed: int = 1) -> dict[str, Any]:
