@@ -67,7 +67,7 @@ class Ledger:
         self._secret, self._first = b"", ""
         self._stock, self.in_flight = ProcessStock(), InFlight()
         self._waits = store.patience > 0  # a store in memory does not: taking places ahead would save nothing
-        # Where the rows that this process can draw end. It refuses places beyond that, free of charge.
+        # Where the rows that this process can draw end, if they do. It refuses places beyond that, free of charge.
         self.reach: Callable[[], Reach] | None = None
         _open.add(self)
         self._look()
@@ -255,7 +255,7 @@ class Ledger:
 
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
-            if places:  # undo an earlier run, which did not count
+            if used or places:  # undo an earlier run, which did not count
                 own.put_back(used, process)
                 for place in places:
                     own.not_answering(place.number)

@@ -88,11 +88,8 @@ def grant(stock: Stock, tip: Tip, cost: Cost, process: int) -> tuple[Place, Stoc
     if stock is NOTHING:
         charge, intervals, number = tip[5:]
         end, number = charge + cost.charge, number + 1
-        return (
-            Place(number, charge, intervals, end, process),
-            stock,
-            tip.taking(end, intervals + cost.intervals, number),
-        )
+        after = tip.taking(end, intervals + cost.intervals, number)
+        return Place(number, charge, intervals, end, process), stock, after
     starts, left, taken = [], [], []
     for ranges, need, end in zip(stock, _needs(cost), tip.taken, strict=True):
         cut = _cut(ranges, need)
@@ -244,10 +241,8 @@ class ProcessStock(OfOneProcess):
         with self._lock:  # only so that other threads do not see an empty stock in between
             stock = _pop_all(stocks)
             cut = stock.cut(cost, process)
-            if (
-                cut is not None and reach is not None and not cut[0].within(reach, cost)
-            ):  # taken ahead by a session that has more rows
-                cut = None
+            if cut is not None and reach is not None and not cut[0].within(reach, cost):
+                cut = None  # taken ahead by a session that has more rows
             stocks.append(stock if cut is None else cut[1])
         return None if cut is None else cut[0]
 
