@@ -38,7 +38,7 @@ from holdfast.ledger import (
 )
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.places import ProcessStock
-from holdfast.ledger.watched import contains
+from holdfast.ledger.witness import contains
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
 Open = Callable[..., Ledger]

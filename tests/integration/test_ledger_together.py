@@ -38,7 +38,6 @@ TRACED = (
     "ledger/sqlite.py",
     "ledger/concurrency.py",
     "ledger/places.py",
-    "ledger/watched.py",
     "ledger/witness.py",
     "contextlib.py",
 )
@@ -405,7 +404,7 @@ def test_a_direct_write_that_cleans_up_in_python_is_caught(tmp_path, monkeypatch
             transaction = DatabaseTransaction(self.sql, self.dataset, connection)
             decide(transaction)
             transaction.finish()
-        return True
+        return transaction
 
     monkeypatch.setattr(SqliteStore, "_write_directly", mutant)
     monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.1)

@@ -33,18 +33,18 @@ class Writes:
         self.go.set()
         plain = self.ledger._store.write
 
-        def write(decide: Callable[[Any], None]) -> None:
+        def write(decide: Callable[[Any], None]) -> Any:
             self.count += 1
             assert self.go.wait(30)
             if self.fails:
                 raise hf.LedgerUnavailable("Ledger cannot be used: the disk is full.", location="here")
 
             def counted(transaction: Any) -> None:
-                before = transaction.tip().seq
+                before = transaction.tip.seq
                 decide(transaction)
-                self.sizes.append(transaction.tip().seq - before)
+                self.sizes.append(transaction.tip.seq - before)
 
-            plain(counted if self.ledger.begun else decide)
+            return plain(counted if self.ledger.begun else decide)
 
         monkeypatch.setattr(self.ledger._store, "write", write)
 

@@ -1,22 +1,21 @@
 """The one budget of a dataset: append-only, hash-chained, durable before visible, shared by everyone.
 
 store.py         the values a ledger holds (cost, place, entry, head), and the interface of a store, which keeps them
-chain.py         the hash chain: canonical text, digests, links; re-checking them
+chain.py         entries: their canonical text and hash chain; those that are not written yet
 tree.py          a Merkle tree over their hashes
 verify.py        proof of one entry for somebody who does not have the ledger; re-checking a whole ledger
 memory.py        a store in the memory of this process
 database.py      a store in two tables of a database: sqlite.py (one file), postgres.py (a server)
 concurrency.py   one committing thread; forks; the queue of writing processes; one answer at a time to a question
 places.py        places that a process has taken ahead
-drawn.py         entries that are not written yet: the first one, and answers that nobody has seen
 ledger.py        the rules: begin, find, reserve, commit; what reads a ledger as it grows
-witness.py       witnesses, which remember the newest entry of a ledger; watched.py compares the ledger with them
+witness.py       witnesses, which remember the newest entry of a ledger, and with which the ledger is compared
 opening.py       finding a ledger at a location
 backup.py        copying a ledger and restoring it from a copy
 """
 
+from holdfast.ledger.chain import Drawn, check_analyst
 from holdfast.ledger.concurrency import Asking
-from holdfast.ledger.drawn import Drawn, check_analyst
 from holdfast.ledger.ledger import Follower, Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
 from holdfast.ledger.store import Answered, Cost, Entry, Head, Place, Reach, Spent, Tip

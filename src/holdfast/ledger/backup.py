@@ -25,8 +25,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, file_beside, store_at
 from holdfast.ledger.store import APART, APART_CHARGE, Cost, Head, Row, Store, Tip
 from holdfast.ledger.verify import READ_CHUNK, verify_store
-from holdfast.ledger.watched import contains
-from holdfast.ledger.witness import ProcessWitness, Seen, Witness
+from holdfast.ledger.witness import ProcessWitness, Seen, Witness, contains
 
 
 def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) -> Head:
@@ -347,7 +346,7 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
             "question": {},
             "rows_read": 0,
             "seq": tip.seq + 1,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": chain.now(),
         }
     )
     return chain.row_after(tip, body, Cost(charge, intervals))

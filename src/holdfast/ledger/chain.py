@@ -1,4 +1,4 @@
-"""The hash chain of entries.
+"""Entries and the hash chain: their text, their hashes, and entries that are not written yet.
 
     body    canonical JSON text of everything in the entry: sorted keys, no spaces, no NaN, UTF-8
     digest  sha256(body)
@@ -9,25 +9,30 @@
 Changing, dropping or swapping any entry changes every hash after it, so a published head pins all entries before it.
 The chain proves this to a reader of all entries; the tree proves it to somebody who is shown one entry (verify.py).
 
+The first entry holds the plan and a keyed fingerprint of the data; keys are derived from the ledger's secret. The text
+of an answer is prepared before the write as far as it is known by then.
+
 >>> link(0, START.hash, digest(canonical({"b": 1, "a": "ü"})), tree.root(""))
 'cc7cee03b3777595a419d0aa7f88254532e57d2a117193445e936481fc7504c8'
 """
 
+import hmac
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
-from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
+from holdfast import check
+from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import tree
-from holdfast.ledger.store import START, Cost, Row, Tip
+from holdfast.ledger.store import START, Answered, Cost, Entry, Place, Row, Tip
 
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-_decode = json.JSONDecoder().raw_decode
 
 
 def canonical(value: object, name: str = "value") -> str:
@@ -78,111 +83,183 @@ def unknown_format(location: str, found: object) -> LedgerUnavailable:
     return LedgerUnavailable(f"Ledger {location} was written by {reason}.", location=location)
 
 
-class Tiles:
-    """Shares of one amount that must not overlap. Adjacent shares are merged at once, so that few are stored."""
+class Opened(NamedTuple):
+    """What a ledger was opened for: the data's name and fingerprint, and whether its draws are predictable."""
 
-    def __init__(self) -> None:
-        self._stops: dict[int, int] = {}  # by start
-        self._starts: dict[int, int] = {}  # by stop
+    dataset: str
+    fingerprint: str
+    reproducible: bool
 
-    def add(self, start: int, size: int) -> bool:
-        """Add one share; return False if its start or size is invalid, or another share starts there."""
-        if start in self._stops or start < 0 or size < 0:
-            return size == 0 <= start
-        if size:
-            stop = self._stops.pop(start + size, start + size)
-            start = self._starts.pop(start, start)
-            self._starts[stop], self._stops[start] = start, stop
-        return True
+    def first_row(self, terms: Mapping[str, Any], secret: bytes) -> Row:
+        """Return the first entry, as stored."""
+        caps = terms.get("caps") if isinstance(terms, Mapping) else None
+        if not isinstance(caps, dict) or set(caps) != {"charge", "intervals"}:
+            raise InvalidArgument(f"terms['caps'] must be a dict of charge and intervals; got {caps!r}.", name="terms")
+        Cost(**caps)  # checks both
+        body = canonical(
+            {
+                "dataset": self.dataset,
+                "fingerprint": self._keyed_fingerprint(secret),
+                "format": FORMAT,
+                "reproducible": self.reproducible,
+                "seq": 0,
+                "terms": dict(terms),
+                "time": now(),
+            },
+            "terms and fingerprint",
+        )
+        return row_after(START, body, Cost(0, 0))
 
-    def fit(self, end: int) -> bool:
-        """Whether no two shares overlap, and all of them end by `end`."""
-        edges = [edge for tile in sorted(self._stops.items()) for edge in tile]
-        return edges == sorted(edges) and (not edges or edges[-1] <= end)
+    def require(self, genesis: Mapping[str, Any], secret: bytes, location: str) -> None:
+        """Refuse a ledger that was begun for other data, or one with unpredictable draws if a seed is given."""
+        if genesis["dataset"] != self.dataset:
+            raise damaged(location, 0, f"it belongs to dataset {genesis['dataset']!r}")
+        if genesis["fingerprint"] != self._keyed_fingerprint(secret):
+            raise RowSourceError(  # showing a fingerprint would confirm a guess of the table
+                f"Ledger {location} belongs to other data: the fingerprints differ. Open the data it was begun with."
+            )
+        if self.reproducible and not genesis["reproducible"]:
+            raise PlanConflict(
+                f"Ledger {location} was begun with unpredictable draws; a seed would make them predictable. "
+                "Leave the seed out. Give ledger= a file of its own for a test.",
+                standing={"reproducible": False},
+                asked={"reproducible": True},
+            )
+
+    def _keyed_fingerprint(self, secret: bytes) -> str:
+        """Return the fingerprint as the first entry has it: without the secret, nobody can tell which data it is of."""
+        return hmac.digest(derive_key(secret, "fingerprint"), self.fingerprint.encode(), "sha256").hex()
 
 
-class Verification:
-    """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
+def derive_key(secret: bytes, purpose: str) -> bytes:
+    """Derive the key for a purpose from the secret: HMAC-SHA256."""
+    return hmac.digest(secret, purpose.encode(), "sha256")
 
-    `published` is the hash of a head published earlier; `found` says whether one of the rows has it. `replaced` holds
-    the numbers of entries that were lost, by the entry that records their restore.
+
+MAX_ANALYST_NAME = 200  # characters
+Finish = Callable[[dict[str, Any], Answered], tuple[dict[str, Any], Cost]]
+
+
+class Drawn:
+    """An answer that is paid for but not written yet; nobody may see it.
+
+    Parameters
+    ----------
+    place
+        What `Ledger.reserve` returned for the same `cost`.
+    key
+        The question's canonical key, under which the answer is found again; None if the question is new each time.
+    finish
+        For answers that depend on the answers committed before them: called inside the transaction that writes the
+        entry with `answer` and with what all earlier questions took, it returns the final answer and its own cost, at
+        most `cost`. It may be called more than once; only the last call counts.
     """
 
-    def __init__(self, location: str, published: str | None = None) -> None:
-        self.location = location
-        self.found = published is None
-        self.genesis: dict[str, Any] = {}
-        self.replaced: list[range] = []
-        self._published = published
-        self.tree = tree.Tree()
-        self._tip = START
-        self._charges, self._intervals, self._numbers = Tiles(), Tiles(), Tiles()
+    __slots__ = ("_fields", "_start", "cost", "finish", "key_digest", "place")
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        key: str | None,
+        question: dict[str, Any],
+        answer: dict[str, Any],
+        cost: Cost,
+        rows_read: int,
+        analyst: str | None = None,
+        finish: Finish | None = None,
+    ) -> None:
+        if type(rows_read) is not int or rows_read < 0:
+            check.whole(0, rows_read=rows_read)
+        if not (isinstance(question, dict) and isinstance(answer, dict) and (key is None or isinstance(key, str))):
+            _refuse_types(question=question, answer=answer, key=key)
+        if analyst is not None:
+            _check_analyst_length(analyst)
+        self.place, self.cost, self.key_digest = place, cost, None if key is None else digest(key)
+        self.finish = finish
+        self._fields: dict[str, Any] = {
+            "analyst": analyst,
+            "answer": answer,
+            "cost": cost,
+            "key": key,
+            "place": place,
+            "question": question,
+            "rows_read": rows_read,
+        }
+        # All but the number and the time, which sort last, is encoded before the lock is taken, if it is known by then.
+        self._start = self._written(answer, cost) if finish is None else ""
+
+    def row_after(self, tip: Tip, under_way: int = 0) -> Row:
+        """Return the row of this answer, appended after the tip; `under_way` are statements of others to come."""
+        start, cost = self._start, self.cost
+        if self.finish is not None:
+            answer, cost = self.finish(self._fields["answer"], answered(tip, under_way, own=cost.intervals))
+            start = self._written(answer, cost)
+        return row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
+
+    def entry(self, row: Row) -> Entry:
+        """Return the entry that `row_after` returned as a row. Its fields are at hand, unless `finish` made some."""
+        return Entry(row, self._fields if self.finish is None else {})
 
     @property
-    def tip(self) -> Tip:
-        """The tip after the rows checked so far, all of which were correct."""
-        return self._tip
+    def is_forked(self) -> bool:
+        """Whether a forked child drew this for a place that its parent reserved: a place is for one answer."""
+        return self.place.process != os.getpid()
 
-    def check_rows(self, rows: Iterable[Row]) -> None:
-        """Check the next rows."""
-        seq, previous, charge, intervals = self._tip[:4]
-        published = self._published
-        for number, key_digest, text, stored_previous, stored_hash, stored_charge, stored_intervals in rows:
-            seq += 1
-            if number != seq:
-                raise damaged(self.location, seq, "it is missing")
-            reached = link(seq, previous, sha256(text.encode()).hexdigest(), self.tree.root)
-            if stored_hash != reached or stored_previous != previous:
-                against = f"entry {seq - 1}" if seq else "its text"
-                raise damaged(self.location, seq, f"its hash does not match {against}")
-            try:
-                body, end = _decode(text)
-                stated, key, laid = body["seq"], None, True
-                if seq:
-                    key, cost, place = body["key"], body["cost"], body["place"]
-                    charge += cost["charge"]
-                    intervals += cost["intervals"]
-                    laid = (
-                        self._charges.add(place["charge"], cost["charge"])
-                        and self._intervals.add(place["intervals"], cost["intervals"])
-                        and self._numbers.add(place["number"] - 1, 1)
-                        and place["reached"] >= place["charge"] + cost["charge"]
-                    )
-                    if LOST in body:
-                        self.replaced.append(range(seq, body[LOST]["seq"] + 1))
-                elif body["format"] != FORMAT:
-                    raise unknown_format(self.location, body["format"])
-                expected_digest = None if key is None else sha256(key.encode()).hexdigest()
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise damaged(self.location, seq, "its text cannot be read") from None
-            if stated != seq or end != len(text):
-                raise damaged(self.location, seq, f"its text says it is entry {stated}")
-            if stored_charge != charge or stored_intervals != intervals:
-                raise damaged(self.location, seq, "its running totals do not match the costs up to it")
-            if not laid:
-                raise damaged(self.location, seq, "its place is another entry's")
-            if key_digest != expected_digest:
-                raise damaged(self.location, seq, "its key does not match its text")
-            if reached == published:
-                self.found = True
-            if seq == 0:
-                self.genesis = body
-            self.tree.append(reached)
-            previous = reached
-        self._tip = Tip(seq, previous, charge, intervals, self.tree.peaks)
+    @staticmethod
+    def forked_error(location: str) -> LedgerUnavailable:
+        """Return the error for such an answer."""
+        return LedgerUnavailable(
+            f"Ledger {location} does not accept this answer: the process was forked while it was drawn, and its"
+            " place belongs to the parent. Ask again.",
+            location=location,
+        )
 
-    def check_tip(self, tip: Tip) -> None:
-        """Check that the rows ended where the stored tip says they end."""
-        reached = self._tip
-        if tip.seq > reached.seq:
-            raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
-        if tip.seq < reached.seq:
-            raise damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
-        if tip[:5] != reached[:5]:
-            raise damaged(self.location, tip.seq, "the head does not match it")
-        if not all(map(Tiles.fit, (self._charges, self._intervals, self._numbers), tip.taken)):
-            raise LedgerDamaged(
-                f"Ledger {self.location} is damaged: two entries hold the same place, or one holds a place that was"
-                " never taken. Restore the ledger.",
-                location=self.location,
-            )
+    def _written(self, answer: dict[str, Any], cost: Cost) -> str:
+        """Return the entry's text up to its number."""
+        place = self.place
+        numbers = {
+            "answer": answer,
+            "cost": {"charge": cost.charge, "intervals": cost.intervals},
+            "place": {
+                "charge": place.charge,
+                "intervals": place.intervals,
+                "number": place.number,
+                "reached": place.reached,
+            },
+        }
+        return canonical(self._fields | numbers, "question, answer, key and analyst")[:-1]
+
+
+def answered(tip: Tip, under_way: int = 0, own: int = 0) -> Answered:
+    """Return what the answers up to this tip took; what else is taken has failed, unless it is `under_way` or `own`."""
+    failed = max(0, tip.taken_intervals - tip.intervals - under_way - own)
+    return Answered(tip.charge, tip.intervals, failed, under_way)
+
+
+def now() -> str:
+    """Return the current time in the format of entries."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def check_analyst(analyst: str | None) -> None:
+    """Refuse an analyst's name that the ledger could not write."""
+    if analyst is not None:
+        _check_analyst_length(analyst)
+    canonical({"analyst": analyst}, "analyst")
+
+
+def _check_analyst_length(analyst: object) -> None:
+    if not isinstance(analyst, str):
+        raise InvalidArgument(f"analyst must be text or None; got {type(analyst).__name__}.", name="analyst")
+    if len(analyst) > MAX_ANALYST_NAME:
+        raise InvalidArgument(
+            f"analyst must be at most {MAX_ANALYST_NAME} characters; got {len(analyst)}.", name="analyst"
+        )
+
+
+def _refuse_types(*, question: object, answer: object, key: object) -> NoReturn:
+    for name, value in (("question", question), ("answer", answer)):
+        if not isinstance(value, dict):
+            raise InvalidArgument(f"{name} must be a dict; got {type(value).__name__}.", name=name)
+    raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")

@@ -48,10 +48,11 @@ _LOOK = 0.05  # seconds between two checks whether to give up waiting
 class PendingWrite:
     """What one thread wants written, and the outcome."""
 
-    __slots__ = ("_done", "abandoned", "error", "run")
+    __slots__ = ("_done", "abandoned", "error", "run", "transaction")
 
     def __init__(self, run: Callable[[Any], None]) -> None:
         self.run = run
+        self.transaction: Any = None  # in which it was last run
         self.abandoned = False  # whether the thread that waited for it was interrupted
         self.error: BaseException | None = None
         self._done = threading.Lock()
@@ -160,13 +161,13 @@ class OfOneProcess:
     def __init__(self) -> None:
         self._process: int | None = None
         self._forgetting: dict[int, threading.RLock] = {}  # by process: the parent's may be held by a thread not here
-        self._check_process()
+        self.check_process()
 
     def _forget(self) -> None:
         """Reset the state."""
         raise NotImplementedError  # each class that is reset after a fork says how
 
-    def _check_process(self) -> int:
+    def check_process(self) -> int:
         """Return the number of this process; in a forked child, first reset the state, since it is the parent's."""
         process = os.getpid()
         if process != self._process:
@@ -307,7 +308,7 @@ class InFlight(OfOneProcess):
         """Do the work while no other thread does any with the same key; work without a key does not wait."""
         if key is None:
             return work()
-        self._check_process()
+        self.check_process()
         while True:
             turn = self._turns.setdefault(key, _Turn())
             if turn.owner == threading.get_ident():
@@ -340,7 +341,7 @@ class InFlight(OfOneProcess):
         """
         if key is None:
             return _nothing
-        self._check_process()
+        self.check_process()
         while True:
             turn = self._turns.setdefault(key, _Turn())
             if turn.lock.acquire(blocking=False):

@@ -133,16 +133,8 @@ class DatabaseTransaction:
     def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
         self._sql, self._dataset, self._connection = sql, dataset, connection
         found = connection.execute(sql.lock, (dataset,)).fetchone()
-        self._start = self._tip = None if found is None else Tip._make(found)
+        self.start = self.tip = None if found is None else Tip._make(found)
         self.committed = False
-
-    def start(self) -> Tip | None:
-        """Return the tip at the start of the transaction."""
-        return self._start
-
-    def tip(self) -> Tip | None:
-        """Return the tip after everything that this transaction has written so far."""
-        return self._tip
 
     def hash_at(self, seq: int) -> str | None:
         """Return the hash of a row."""
@@ -154,18 +146,14 @@ class DatabaseTransaction:
         if self._connection.execute(self._sql.append, (self._dataset, *row)).rowcount == 0:
             found = self._connection.execute(self._sql.find, (self._dataset, row.key_digest)).fetchone()
             return Row._make(found)
-        assert self._tip is not None
-        self._tip = self._tip.after(row)
+        assert self.tip is not None
+        self.tip = self.tip.after(row)
         return row
-
-    def take(self, tip: Tip) -> None:
-        """Note what is taken; `finish` updates the tip."""
-        self._tip = tip
 
     def finish(self) -> None:
         """Write the new tip, if it has changed."""
-        if self._tip is not None and self._tip != self._start:
-            self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
+        if self.tip is not None and self.tip != self.start:
+            self._connection.execute(self._sql.advance, (*self.tip, self._dataset))
 
 
 class Database(ABC, OfOneProcess):
@@ -275,13 +263,16 @@ class Database(ABC, OfOneProcess):
         self._submit(pending, partial(self._write_alone, pending), alone=True)
         return done[-1]
 
-    def write(self, decide: Callable[[Transaction], None]) -> None:
+    def write(self, decide: Callable[[Transaction], None]) -> Transaction:
         """Write this, perhaps together with other threads' writes, and return when it is durable.
 
         An interrupted caller learns nothing: at worst the answer was paid for in vain, and asking again finds it.
         """
         about_to_wait()
-        self._submit(PendingWrite(decide), self._write_batch)
+        pending = PendingWrite(decide)
+        self._submit(pending, self._write_batch)
+        written: Transaction = pending.transaction
+        return written
 
     def probe(self) -> None:
         """Raise if nothing could be written now; writes nothing."""
@@ -296,7 +287,7 @@ class Database(ABC, OfOneProcess):
         """
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
-            self._check_process()
+            self.check_process()
             # One after the other: a fork may wait for the first lock, and whoever holds the second for the fork.
             for slot in (self._writes, self._reads):
                 with slot.lock:
@@ -310,7 +301,7 @@ class Database(ABC, OfOneProcess):
     def _submit(self, pending: PendingWrite, work: Callable[[], None], alone: bool = False) -> None:
         if self._writer == threading.get_ident():  # a destructor or a signal handler that runs during a write
             raise nested_error(self.location)
-        self._check_process()
+        self.check_process()
         self._committer.submit(pending, work, self.look, alone)
 
     def _write_in_turn(self, write: Callable[[], None]) -> None:
@@ -349,6 +340,7 @@ class Database(ABC, OfOneProcess):
                 transaction = DatabaseTransaction(self.sql, self.dataset, connection)
                 batch, deciding = take(), True
                 for pending in batch:
+                    pending.transaction = transaction
                     pending.run(transaction)
                 self._check_transaction(connection)
                 transaction.finish()
@@ -444,7 +436,7 @@ class Database(ABC, OfOneProcess):
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one SELECT, and run it again if the connection has died since it was last used."""
-        self._check_process()
+        self.check_process()
         began = time.monotonic()
         with self._reads.lock:  # do not `return f()` in here: an interrupt right after the call would leave it locked
             away = self._reads.away

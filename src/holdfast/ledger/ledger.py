@@ -14,14 +14,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
-from holdfast.ledger import chain, tree
+from holdfast.ledger import tree
+from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest
 from holdfast.ledger.concurrency import Asking, InFlight
-from holdfast.ledger.drawn import Drawn, Opened, answered, derive_key
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -39,12 +39,10 @@ from holdfast.ledger.store import (
     closed_error,
 )
 from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
-from holdfast.ledger.watched import Watch, is_restore
-from holdfast.ledger.witness import Witness
+from holdfast.ledger.witness import Watch, Witness, is_restore
 
 R = TypeVar("R")
 SECRET_BYTES = 32
-EVERYWHERE = Reach(LARGEST, LARGEST)
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
@@ -69,8 +67,8 @@ class Ledger:
         self._secret, self._first = b"", ""
         self._stock, self.in_flight = ProcessStock(), InFlight()
         self._waits = store.patience > 0  # a store in memory does not: taking places ahead would save nothing
-        # Where the rows that this process can draw end. It refuses places beyond that, free of charge.
-        self.reach: Callable[[], Reach] = lambda: EVERYWHERE
+        # Where the rows that this process can draw end, if they do. It refuses places beyond that, free of charge.
+        self.reach: Callable[[], Reach] | None = None
         _open.add(self)
         self._look()
 
@@ -222,7 +220,7 @@ class Ledger:
 
     def find(self, key: str) -> Entry | None:
         """Return the answer already given to the question with this canonical key."""
-        row = self._store.find(chain.digest(key)) if self._has_begun() else None
+        row = self._store.find(digest(key)) if self._has_begun() else None
         return None if row is None else Entry(row)
 
     def reserve(self, cost: Cost, asking: Asking | None = None) -> Place:
@@ -231,10 +229,11 @@ class Ledger:
         Raises BudgetExhausted and takes nothing if less than the cost is left. With `asking`, it counts as failed once
         that has ended without an answer. No places are taken ahead then: of a process that is killed, they would count.
         """
-        self._refuse_unbegun()
+        if self._genesis is None or self._closed:
+            self._refuse_unbegun()
         if not self._waits or asking is not None:
             return self._reserve([cost], None, asking)[0]
-        place = self._stock.take(cost, self.reach())
+        place = self._stock.take(cost, self.reach and self.reach())
         if place is None:
             return self._reserve([cost], self._stock.demand(cost), None)[0]
         endless = self._caps.charge == LARGEST  # with a cap, no interval depends on how far others have come
@@ -247,52 +246,54 @@ class Ledger:
 
     def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None, asking: Asking | None) -> list[Place]:
         """Reserve by a transaction of the store."""
-        own, reach = self._stock, self.reach()
-        process = own.process
+        own, reach = self._stock, self.reach and self.reach()
+        process = own.check_process()
         used: list[Stock] = []  # the stock taken by the last run of `decide`; whoever pops it may put it back
         places: list[Place] = []  # granted by the last run
         outcome: Stock | BudgetExhausted | None = None
         before = end = 0  # charge taken by all processes
 
-        def restore() -> None:
-            if used:
-                own.put(used.pop(), process)
-
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
-            restore()  # undo an earlier run, which did not count
-            for place in places:
-                own.not_answering(place.number)
-            places.clear()
-            after = self._tip(transaction)
+            if used or places:  # undo an earlier run, which did not count
+                own.put_back(used, process)
+                for place in places:
+                    own.not_answering(place.number)
+                places.clear()
+            after = transaction.tip or self._no_head()
             before = after.taken_charge
             stock = own.take_all()
             used.append(stock)
             for cost in costs:
-                place, stock, after = grant(stock, after, cost)
+                place, stock, after = grant(stock, after, cost, process)
                 places.append(place)
             outcome = refusal(costs, places, after, self._caps, reach)
             if outcome is None:
-                ahead, after = (NOTHING, after) if demand is None else take_ahead(after, self._caps, reach, demand)
-                outcome, end = stock + ahead, after.taken_charge
-                transaction.take(after)
+                if demand is not None:
+                    ahead, after = take_ahead(after, self._caps, reach, demand)
+                    stock += ahead
+                outcome, end = stock, after.taken_charge
+                transaction.tip = after
                 if asking is not None:
                     own.answering(places, costs, asking, transaction)
 
         try:
             self._watch.write(decide)
         except BaseException:
-            restore()
+            own.put_back(used, process)
             raise
         if not isinstance(outcome, Stock):
-            restore()
+            own.put_back(used, process)
             assert outcome is not None
             raise outcome
         own.took(before, end)
-        own.put(outcome, process)
+        if outcome is not NOTHING:
+            own.put(outcome, process)
         if demand is not None:
             own.asked(demand)
-        return [own.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
+        for i, cost in enumerate(costs):
+            places[i] = own.begun(places[i], cost, end)
+        return places
 
     def probe(self) -> None:
         """Raise if no answer could be written now. Writes nothing."""
@@ -308,7 +309,7 @@ class Ledger:
             return
 
         def decide(transaction: Transaction) -> None:
-            transaction.take(give_back(stock, self._tip(transaction)))
+            transaction.tip = give_back(stock, transaction.tip or self._no_head())
 
         self._stock.giving_back()
         self._store.patience = CLOSING
@@ -325,11 +326,12 @@ class Ledger:
 
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write all of the answers, or none, in one transaction. Return for each what `commit` returns."""
-        self._refuse_unbegun()
-        plain = all(one.finish is None for one in answers)
-        demand = self._stock.demand(*(one.cost for one in answers)) if self._waits and plain else None
-        reach = EVERYWHERE if demand is None else self.reach()
-        process = self._stock.process
+        if self._genesis is None or self._closed:
+            self._refuse_unbegun()
+        own, process, demand = self._stock, 0, None
+        if self._waits and own.is_due and all(one.finish is None for one in answers):
+            process, demand = own.check_process(), own.demand(*(one.cost for one in answers))
+        reach = None if demand is None or self.reach is None else self.reach()
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
         before = after = 0
@@ -341,24 +343,24 @@ class Ledger:
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
-                self._stock.not_answering(one.number)  # now: other threads may write in the same transaction
-                tip = self._tip(transaction)
-                row = one.row_after(tip, 0 if plain else self._stock.under_way(tip.places, transaction))
+                own.not_answering(one.place.number)  # now: other threads may write in the same transaction
+                tip = transaction.tip or self._no_head()
+                row = one.row_after(tip, 0 if one.finish is None else own.under_way(tip.places, transaction))
                 found = transaction.append(row)
                 fresh |= found is row
                 written.append((found, found is row))
             if demand is not None and fresh:
-                newest = self._tip(transaction)
+                newest = transaction.tip or self._no_head()
                 ahead, taken = take_ahead(newest, self._caps, reach, demand)
                 before, after = newest.taken_charge, taken.taken_charge
-                transaction.take(taken)
+                transaction.tip = taken
 
         self._watch.write(decide)
         if ahead is not NOTHING:
-            self._stock.took(before, after)
+            own.took(before, after)
         if demand is not None:
-            self._stock.put(ahead, process)
-            self._stock.asked(demand)
+            own.put(ahead, process)
+            own.asked(demand)
         return [
             (one.entry(row) if fresh else Entry(row), fresh) for one, (row, fresh) in zip(answers, written, strict=True)
         ]
@@ -434,15 +436,15 @@ class Ledger:
                 f"Ledger {self.location} has not begun: call begin(terms) before asking it for a budget.", name="ledger"
             )
 
-    def _tip(self, within: Transaction | None = None) -> Tip:
+    def _tip(self) -> Tip:
         """Return the tip, which every ledger that has begun must have."""
-        tip = (within or self._watch).tip()
-        if tip is None:
-            raise LedgerDamaged(
-                f"Ledger {self.location} is damaged: the head of {self.dataset} is gone. Restore the ledger.",
-                location=self.location,
-            )
-        return tip
+        return self._watch.tip() or self._no_head()
+
+    def _no_head(self) -> NoReturn:
+        raise LedgerDamaged(
+            f"Ledger {self.location} is damaged: the head of {self.dataset} is gone. Restore the ledger.",
+            location=self.location,
+        )
 
 
 class Follower:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
-from holdfast.ledger.drawn import answered
+from holdfast.ledger.chain import answered
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Answered, Head, Spent, Store
 from holdfast.ledger.verify import verify_store
-from holdfast.ledger.watched import Watch
-from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of
+from holdfast.ledger.witness import FileWitness, ProcessWitness, Watch, Witness, content_of
 
 SHARED = "in memory (one for all sessions of this process on these rows)"
 _in_memory: dict[str, MemoryStore] = {}  # by content

@@ -63,8 +63,8 @@ class Stock(NamedTuple):
         charge, intervals, number = _cut(self[0], cost.charge), _cut(self[1], cost.intervals), _cut(self[2], 1)
         if charge is None or intervals is None or number is None:
             return None
-        place = Place(number[0] + 1, charge[0], intervals[0], process=process)
-        return place, Stock(charge[1], intervals[1], number[1])
+        (start, charges), (statement, statements), (before, numbers) = charge, intervals, number
+        return Place(before + 1, start, statement, start + cost.charge, process), Stock(charges, statements, numbers)
 
     def answers(self, cost: Cost) -> int:
         """Return how many places for this cost can be cut."""
@@ -75,26 +75,21 @@ class Stock(NamedTuple):
 
 
 NOTHING = Stock()
+EVERYWHERE = Reach(LARGEST, LARGEST)
 
 
-class Grant(NamedTuple):
-    """A place, the stock left after it, and the tip that records both."""
+def grant(stock: Stock, tip: Tip, cost: Cost, process: int) -> tuple[Place, Stock, Tip]:
+    """Return a place for this cost, the stock left after it, and the tip that records both.
 
-    place: Place
-    stock: Stock
-    tip: Tip
-
-
-def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
-    """Return a place for this cost: from the stock, else extending its last range if that ends at the tip, else new.
-
-    A place of another account (`APART`) always begins at the tip and is never cut from the stock, so removing one
-    account's shares from the numbering never makes shares of the other overlap. The caller checks the caps.
+    It is cut from the stock, or else extends its last range if that ends at the tip, or else is new. A place of another
+    account (`APART`) always begins at the tip and is never cut from the stock, so removing one account's shares from
+    the numbering never makes shares of the other overlap. The caller checks the caps.
     """
-    if not any(stock):
-        charge, intervals, number = tip.taken
-        after = tip.taking(charge + cost.charge, intervals + cost.intervals, number + 1)
-        return Grant(Place(number + 1, charge, intervals), stock, after)
+    if stock is NOTHING:
+        charge, intervals, number = tip[5:]
+        end, number = charge + cost.charge, number + 1
+        after = tip.taking(end, intervals + cost.intervals, number)
+        return Place(number, charge, intervals, end, process), stock, after
     starts, left, taken = [], [], []
     for ranges, need, end in zip(stock, _needs(cost), tip.taken, strict=True):
         cut = _cut(ranges, need)
@@ -106,7 +101,7 @@ def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
         left.append(cut[1])
         taken.append(end)
     charge, intervals, number = starts
-    return Grant(Place(number + 1, charge, intervals), Stock(*left), tip.taking(*taken))
+    return Place(number + 1, charge, intervals, charge + cost.charge, process), Stock(*left), tip.taking(*taken)
 
 
 class PlacesAhead(NamedTuple):
@@ -117,9 +112,10 @@ class PlacesAhead(NamedTuple):
     there: int
 
 
-def take_ahead(tip: Tip, caps: Cost, reach: Reach, demand: PlacesAhead) -> tuple[Stock, Tip]:
+def take_ahead(tip: Tip, caps: Cost, reach: Reach | None, demand: PlacesAhead) -> tuple[Stock, Tip]:
     """Take places ahead, but none near the end of the budget or of the rows that can be drawn."""
     needs, answers = _needs(demand.cost), demand.answers
+    reach = reach or EVERYWHERE
     ends = reach.charge + tip.taken_charge // reach.account * reach.account, reach.intervals
     accounts = (APART_CHARGE, APART) if tip.taken_intervals >= APART else (2 * LARGEST, 2 * LARGEST)
     limits = zip((caps.charge, caps.intervals), ends, accounts, strict=True)
@@ -148,7 +144,7 @@ def give_back(stock: Stock, tip: Tip) -> Tip:
 
 
 def refusal(
-    costs: Sequence[Cost], places: Sequence[Place], tip: Tip, caps: Cost, reach: Reach
+    costs: Sequence[Cost], places: Sequence[Place], tip: Tip, caps: Cost, reach: Reach | None
 ) -> BudgetExhausted | None:
     """Return why questions of these costs may not have these places and leave the ledger at `tip`; None if they may.
 
@@ -158,7 +154,7 @@ def refusal(
         words, amount, total = _NO_CHARGE, "charge", caps.charge
     elif tip.taken_intervals > caps.intervals:
         words, amount, total = _NO_ANSWERS, "intervals", caps.intervals
-    elif all(map(Place.within, places, repeat(reach), costs)):
+    elif reach is None or all(map(Place.within, places, repeat(reach), costs)):
         return None
     elif reach.charge < LARGEST:
         words, amount, total = _NO_ROWS, "charge", reach.charge
@@ -179,10 +175,14 @@ def _needs(cost: Cost) -> tuple[int, int, int]:
 
 
 def _cut(ranges: Ranges, need: int) -> tuple[int, Ranges] | None:
+    """Return where the first range begins that is long enough, and the ranges without what is needed of it."""
     for i, each in enumerate(ranges):
-        if len(each) >= need:
-            rest = (each[need:],) if need < len(each) else ()
-            return each.start, ranges[:i] + rest + ranges[i + 1 :]
+        start, stop = each.start, each.stop
+        end = start + need
+        if end < stop:
+            return start, (*ranges[:i], range(end, stop), *ranges[i + 1 :])
+        if end == stop:
+            return start, ranges[:i] + ranges[i + 1 :]
     return None
 
 
@@ -228,22 +228,21 @@ class ProcessStock(OfOneProcess):
         self._taken = -1  # the end of the charge taken by all processes when this one last took some
         self._questions = self._enough = 0  # since places were last taken ahead; before more are taken
 
-    def take(self, cost: Cost, reach: Reach) -> Place | None:
+    def take(self, cost: Cost, reach: Reach | None = None) -> Place | None:
         """Return a place from the stock that ends within `reach`; None if there is none."""
         # Read both first: if a signal handler forks below, the child goes on with a place marked as its parent's.
-        process, stocks = self._check_process(), self._stocks
-        now = monotonic()
-        if now - self._last > FAST:
+        process, stocks = self.check_process(), self._stocks
+        last, self._last = self._last, monotonic()
+        if self._last - last > FAST:
             self._ahead = -1  # a lone question: whether to take places ahead depends on how soon the next one comes
         elif self._ahead < 0:
             self._ahead = 0
-        self._last = now
         self._questions += 1
         with self._lock:  # only so that other threads do not see an empty stock in between
             stock = _pop_all(stocks)
             cut = stock.cut(cost, process)
-            if cut is not None and not cut[0].within(reach, cost):  # taken ahead by a session that has more rows
-                cut = None
+            if cut is not None and reach is not None and not cut[0].within(reach, cost):
+                cut = None  # taken ahead by a session that has more rows
             stocks.append(stock if cut is None else cut[1])
         return None if cut is None else cut[0]
 
@@ -262,8 +261,10 @@ class ProcessStock(OfOneProcess):
 
         `taken` is the end of the charge taken by all, read after the question was asked; 0 where it does not matter.
         """
-        others = 0 if taken == self._taken else taken
-        reached = self._reach(max(others, place.charge + cost.charge))
+        end = place.charge + cost.charge
+        reached = self._reach(end if taken <= end or taken == self._taken else taken)
+        if reached == place.reached:
+            return place
         return Place(place.number, place.charge, place.intervals, reached, place.process)
 
     def _reach(self, end: int) -> int:
@@ -289,7 +290,7 @@ class ProcessStock(OfOneProcess):
         Beyond them are places whose reservation was not written. Nor was it if its transaction was not committed: then
         the place may be another process's by now.
         """
-        self._check_process()
+        self.check_process()
         total = 0
         for number, (asking, statements, reserving) in list(self._under_way.items()):  # a copy: other threads change it
             if asking.ended:
@@ -300,27 +301,32 @@ class ProcessStock(OfOneProcess):
 
     def take_all(self) -> Stock:
         """Return the whole stock, which now belongs to the caller."""
-        self._check_process()
-        return _pop_all(self._stocks)
+        self.check_process()
+        return _pop_all(self._stocks) if self._stocks else NOTHING
 
     def put(self, stock: Stock, process: int) -> None:
         """Add stock that the caller alone holds, if `process`, its owner, is this process."""
         stocks = self._stocks
-        if self.process == process:
+        if stock is not NOTHING and self.check_process() == process:
             stocks.append(stock)
 
+    def put_back(self, used: list[Stock], process: int) -> None:
+        """Put the stock back that was taken for a transaction that does not count; whoever pops it does it once."""
+        if used:
+            self.put(used.pop(), process)
+
     @property
-    def process(self) -> int:
-        """The number of this process, after forgetting anything inherited from a parent."""
-        return self._check_process()
+    def is_due(self) -> bool:
+        """Whether questions come fast, and half of the places last taken ahead are used."""
+        self.check_process()
+        return self._ahead >= 0 and self._questions >= self._enough
 
     def demand(self, *costs: Cost) -> PlacesAhead | None:
         """Return how many places to take ahead, twice as many each time while questions come fast; None for none.
 
         They are sized for the dearest of these costs.
         """
-        self._check_process()
-        if self._ahead < 0 or self._questions < self._enough:
+        if not self.is_due:
             return None
         cost = max(costs, key=lambda cost: (cost.charge, cost.intervals))
         if cost.intervals >= APART:
@@ -340,7 +346,7 @@ class ProcessStock(OfOneProcess):
     @property
     def total(self) -> tuple[int, int]:
         """How much charge and how many intervals are in stock."""
-        self._check_process()
+        self.check_process()
         charge = intervals = 0
         with self._lock:
             for stock in tuple(self._stocks):
@@ -351,7 +357,7 @@ class ProcessStock(OfOneProcess):
     @property
     def now(self) -> Stock:
         """The stock at this moment."""
-        self._check_process()
+        self.check_process()
         with self._lock:
             stocks = tuple(self._stocks)
         return stocks[0] if len(stocks) == 1 else sum(stocks, NOTHING)

@@ -107,25 +107,24 @@ class SqliteStore(Database):
 
     # -- writing directly -----------------------------------------------------------------------------------------
 
-    def write(self, decide: Callable[[Transaction], None]) -> None:
+    def write(self, decide: Callable[[Transaction], None]) -> Transaction:
         """Write directly if this thread is the only writer; otherwise use the committer: a batch is faster."""
-        self._check_process()
+        self.check_process()
         thread, last = threading.get_ident(), self._last_thread
         self._last_thread = thread
         alone = thread == last and self._writer is None and not self._committer
-        if not (alone and self._write_directly(decide)):
-            super().write(decide)
+        return (self._write_directly(decide) if alone else None) or super().write(decide)
 
-    def _write_directly(self, decide: Callable[[Transaction], None]) -> bool:
-        """Write in this thread; return False, with nothing done, if the file is busy or not open (yet)."""
+    def _write_directly(self, decide: Callable[[Transaction], None]) -> Transaction | None:
+        """Write in this thread; return None, with nothing done, if the file is busy or not open (yet)."""
         if sys.platform == "win32" or self._closed:
-            return False
+            return None
         with self._writes.lock:
             self._writer = threading.get_ident()
             try:
                 connection, file = self._writes.connection, self._lock_file.file
                 if not isinstance(connection, sqlite3.Connection) or file is None:
-                    return False
+                    return None
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     with connection:  # rolls back if anything raises
@@ -137,14 +136,14 @@ class SqliteStore(Database):
                         self.commit(connection)
                         transaction.committed = True
                 except BlockingIOError:
-                    return False  # leave the waiting to the committer's thread, so that this one can be interrupted
+                    return None  # leave the waiting to the committer's thread, so that this one can be interrupted
                 except ValueError:
                     if not file.closed:
                         raise
-                    return False  # a signal handler forked, and so closed the file, before anything was written
+                    return None  # a signal handler forked, and so closed the file, before anything was written
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
-                        return False
+                        return None
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # begins with a C call: no signal is handled before it
@@ -152,7 +151,7 @@ class SqliteStore(Database):
                         fcntl.flock(file, fcntl.LOCK_UN)
             finally:
                 self._writer = None
-        return True
+        return transaction
 
     def tip(self) -> Tip | None:
         """Return the tip; raise if another file has replaced the one that was opened."""
@@ -288,17 +287,21 @@ class SqliteStore(Database):
         """
         if self._inode is None:
             return
-        state = self._state_of_file()
-        if state != self._state:
-            known = self._seq  # read before the file: another thread may read the file later, but store `_seq` earlier
-            seq = self._seq_in_file()
-            # Read twice: while somebody moves the log into the file, half of a page may be new.
-            if seq is not None and seq == self._seq_in_file():
-                if seq < known and (state == self._older or self._stays_before(known)):
-                    self._older = state
-                    raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
-                self._state, self._seq = state, max(seq, self._seq)
+        state = _state(self._name)
+        if state is None or state != self._state:
+            self._check_contents(self._state_of_file())
         self._check_log()
+
+    def _check_contents(self, state: FileState) -> None:
+        """Refuse a file that is in this state by now if it ends before an entry that was in it."""
+        known = self._seq  # read before the file: another thread may read the file later, but store `_seq` earlier
+        seq = self._seq_in_file()
+        # Read twice: while somebody moves the log into the file, half of a page may be new.
+        if seq is not None and seq == self._seq_in_file():
+            if seq < known and (state == self._older or self._stays_before(known)):
+                self._older = state
+                raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
+            self._state, self._seq = state, max(seq, self._seq)
 
     def _state_of_file(self) -> FileState:
         """Return the state of the file, which must be the one that was opened."""
@@ -341,29 +344,27 @@ class SqliteStore(Database):
 
         Or if its index was: the next process would begin another, and the two would write over each other's answers.
         """
-        if self._log_is_gone():
+        folder = _state(self._folder)
+        if (folder is None or folder != self._folder_state) and self._log_is_gone(folder):
             state = self._state_of_file()  # raises if the file is gone too: the folder was moved, or is out of reach
-            if self._log_is_gone():
+            if self._log_is_gone(_state(self._folder)):
                 _lost.add(state[0])
                 # Closed, they would move an old log into the file, and remove the one that others write to.
                 for slot in (self._reads, self._writes):
                     slot.keep()
-        if self._inode in _lost:
+        if _lost and self._inode in _lost:
             raise self._unavailable(
                 f"its log {self._path.name}-wal was removed while it was in use, or the -shm file beside it, perhaps"
                 " with answers in it. End all programs that use the ledger, then restore both from a backup"
             )
 
-    def _log_is_gone(self) -> bool:
-        """Whether the log or the index that a connection has open was removed or replaced.
+    def _log_is_gone(self, folder: FileState | None) -> bool:
+        """Whether the log or the index that a connection has open was removed or replaced; `folder` is now like this.
 
         While their folder is unchanged they were not, and the log is better not looked at: Linux (since 6.13) dates the
         next change of a file more finely once somebody has read its dates, and the commit after each look would have to
         write that date, too, which makes it a third slower.
         """
-        folder = _state(self._folder)
-        if folder is not None and folder == self._folder_state:
-            return False
         opened = [
             (slot, connection, logs)
             for to_write, slot in ((False, self._reads), (True, self._writes))

@@ -7,8 +7,9 @@ ledger's secret, which no entry contains.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable
@@ -45,7 +46,8 @@ class Tip(NamedTuple):
 
     def after(self, row: "Row") -> "Tip":
         """Return the tip after appending a row."""
-        return Tip(row.seq, row.hash, row.charge, row.intervals, tree.append(self[4], row.seq, row.hash), *self[5:])
+        seq, _, _, _, reached, charge, intervals = row
+        return Tip(seq, reached, charge, intervals, tree.append(self[4], seq, reached), *self[5:])
 
 
 class Row(NamedTuple):
@@ -66,15 +68,9 @@ START = Tip(-1, "0" * 64, 0, 0)  # the tip before the first entry
 class Transaction(Protocol):
     """An open write transaction: nobody else writes to this ledger until it ends."""
 
+    start: Tip | None  # the tip at its start; None if there is no ledger
+    tip: Tip | None  # after everything written in it so far, by any thread; whoever takes something sets what is taken
     committed: bool  # whether all of it is known to be written
-
-    def start(self) -> Tip | None:
-        """Return the tip at the start of the transaction; None if there is no ledger."""
-        ...
-
-    def tip(self) -> Tip | None:
-        """Return the tip after everything that was written in this transaction so far, by any thread."""
-        ...
 
     def hash_at(self, seq: int) -> str | None:
         """Return the hash of a row."""
@@ -82,10 +78,6 @@ class Transaction(Protocol):
 
     def append(self, row: Row) -> Row:
         """Add the row, move the tip to it and return it; if there is a row with its key already, return that row."""
-        ...
-
-    def take(self, tip: Tip) -> None:
-        """Set what is taken; everything else in this tip must equal the current tip."""
         ...
 
 
@@ -137,8 +129,8 @@ class Store(Protocol):
         """Begin the ledger with this row, secret and content; False if somebody else was first."""
         ...
 
-    def write(self, decide: Callable[[Transaction], None]) -> None:
-        """Lock, run `decide`, and commit durably before returning; roll back if it raises.
+    def write(self, decide: Callable[[Transaction], None]) -> Transaction:
+        """Lock, run `decide`, and commit durably; roll back if it raises. Return the transaction that was committed.
 
         `decide` may be run more than once; only its last run counts. Other threads' writes may be committed in the same
         transaction, with one sync to disk for all of them.
@@ -289,7 +281,7 @@ class Entry:
     previous: str
     hash: str
 
-    def __init__(self, row: Row, **written: Any) -> None:
+    def __init__(self, row: Row, written: Mapping[str, Any] = MappingProxyType({})) -> None:
         """`written`: fields that whoever wrote the row still has; the others are decoded when they are read."""
         self._row = row
         self.seq, self.previous, self.hash = row.seq, row.previous, row.hash

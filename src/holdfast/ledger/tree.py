@@ -40,19 +40,15 @@ def node(left: bytes, right: bytes) -> bytes:
 
 def append(peaks: str, size: int, entry_hash: str) -> str:
     """Return the peaks of size + 1 leaves from those of `size` leaves, as one text with 64 characters per peak."""
-    added = leaf(entry_hash)
-    end = len(peaks)
+    added, end = leaf(entry_hash), len(peaks)
     while size & 1:  # the last subtree is as large as the added one: merge them
-        end -= 64
-        added = node(bytes.fromhex(peaks[end : end + 64]), added)
-        size >>= 1
+        added, end, size = node(bytes.fromhex(peaks[end - 64 : end]), added), end - 64, size >> 1
     return peaks[:end] + added.hex()
 
 
 def root(peaks: str) -> str:
     """Return the root of all leaves from their peaks."""
-    joined = bytes.fromhex(peaks)
-    return _fold([joined[at : at + 32] for at in range(0, len(joined), 32)]).hex()
+    return _fold(bytes.fromhex(peaks)).hex()
 
 
 def root_of_path(entry_hash: str, index: int, size: int, path: Sequence[str]) -> str | None:
@@ -88,7 +84,7 @@ class Tree:
     @property
     def root(self) -> str:
         """The root of all leaves."""
-        return _fold(self._peaks).hex()
+        return _fold(b"".join(self._peaks)).hex()
 
     def append(self, entry_hash: str) -> None:
         """Add the next entry."""
@@ -117,7 +113,7 @@ class Tree:
         most two blocks.
         """
         read = cache(read_block)
-        before = (self._subtree(0, index, read) if index else _fold([])).hex()
+        before = (self._subtree(0, index, read) if index else _fold(b"")).hex()
         start, end, beside = 0, size if index < size else 0, []
         while end - start > 1:
             middle = _middle(start, end)
@@ -139,7 +135,7 @@ class Tree:
         count = end - start
         if count < BLOCK:
             within, hashes = start % BLOCK, read(start // BLOCK)
-            return _fold(Tree().grown(hashes[within : within + count])._peaks)
+            return _fold(b"".join(Tree().grown(hashes[within : within + count])._peaks))
         if count & (count - 1) == 0:
             height = count.bit_length() - 1
             return self._levels[height - BLOCK_HEIGHT][start >> height]
@@ -151,10 +147,13 @@ def _middle(start: int, end: int) -> int:
     return start + (1 << (end - start - 1).bit_length() - 1)
 
 
-def _fold(peaks: Sequence[bytes]) -> bytes:
-    if not peaks:
+def _fold(peaks: bytes) -> bytes:
+    """Return the root of all leaves from their peaks, 32 bytes each."""
+    end = len(peaks) - 32
+    if end < 0:
         return sha256(b"").digest()
-    reached = peaks[-1]
-    for peak in peaks[-2::-1]:
-        reached = node(peak, reached)
+    reached = peaks[end:]
+    while end:
+        reached = node(peaks[end - 32 : end], reached)
+        end -= 32
     return reached

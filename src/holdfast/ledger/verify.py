@@ -13,7 +13,7 @@ list the digests of all later entries instead; they can still be checked.
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any
@@ -21,9 +21,10 @@ from typing import Any
 from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain, tree
-from holdfast.ledger.store import Head, Row, Store
+from holdfast.ledger.store import START, Head, Row, Store, Tip
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+_decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -162,6 +163,116 @@ def check_receipt(receipt: Receipt, head_hash: str) -> None:
         )
 
 
+class Tiles:
+    """Shares of one amount that must not overlap. Adjacent shares are merged at once, so that few are stored."""
+
+    def __init__(self) -> None:
+        self._stops: dict[int, int] = {}  # by start
+        self._starts: dict[int, int] = {}  # by stop
+
+    def add(self, start: int, size: int) -> bool:
+        """Add one share; return False if its start or size is invalid, or another share starts there."""
+        if start in self._stops or start < 0 or size < 0:
+            return size == 0 <= start
+        if size:
+            stop = self._stops.pop(start + size, start + size)
+            start = self._starts.pop(start, start)
+            self._starts[stop], self._stops[start] = start, stop
+        return True
+
+    def fit(self, end: int) -> bool:
+        """Whether no two shares overlap, and all of them end by `end`."""
+        edges = [edge for tile in sorted(self._stops.items()) for edge in tile]
+        return edges == sorted(edges) and (not edges or edges[-1] <= end)
+
+
+class Verification:
+    """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
+
+    `published` is the hash of a head published earlier; `found` says whether one of the rows has it. `replaced` holds
+    the numbers of entries that were lost, by the entry that records their restore.
+    """
+
+    def __init__(self, location: str, published: str | None = None) -> None:
+        self.location = location
+        self.found = published is None
+        self.genesis: dict[str, Any] = {}
+        self.replaced: list[range] = []
+        self._published = published
+        self.tree = tree.Tree()
+        self._tip = START
+        self._charges, self._intervals, self._numbers = Tiles(), Tiles(), Tiles()
+
+    @property
+    def tip(self) -> Tip:
+        """The tip after the rows checked so far, all of which were correct."""
+        return self._tip
+
+    def check_rows(self, rows: Iterable[Row]) -> None:
+        """Check the next rows."""
+        seq, previous, charge, intervals = self._tip[:4]
+        published = self._published
+        for number, key_digest, text, stored_previous, stored_hash, stored_charge, stored_intervals in rows:
+            seq += 1
+            if number != seq:
+                raise chain.damaged(self.location, seq, "it is missing")
+            reached = chain.link(seq, previous, sha256(text.encode()).hexdigest(), self.tree.root)
+            if stored_hash != reached or stored_previous != previous:
+                against = f"entry {seq - 1}" if seq else "its text"
+                raise chain.damaged(self.location, seq, f"its hash does not match {against}")
+            try:
+                body, end = _decode(text)
+                stated, key, laid = body["seq"], None, True
+                if seq:
+                    key, cost, place = body["key"], body["cost"], body["place"]
+                    charge += cost["charge"]
+                    intervals += cost["intervals"]
+                    laid = (
+                        self._charges.add(place["charge"], cost["charge"])
+                        and self._intervals.add(place["intervals"], cost["intervals"])
+                        and self._numbers.add(place["number"] - 1, 1)
+                        and place["reached"] >= place["charge"] + cost["charge"]
+                    )
+                    if chain.LOST in body:
+                        self.replaced.append(range(seq, body[chain.LOST]["seq"] + 1))
+                elif body["format"] != chain.FORMAT:
+                    raise chain.unknown_format(self.location, body["format"])
+                expected_digest = None if key is None else sha256(key.encode()).hexdigest()
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise chain.damaged(self.location, seq, "its text cannot be read") from None
+            if stated != seq or end != len(text):
+                raise chain.damaged(self.location, seq, f"its text says it is entry {stated}")
+            if stored_charge != charge or stored_intervals != intervals:
+                raise chain.damaged(self.location, seq, "its running totals do not match the costs up to it")
+            if not laid:
+                raise chain.damaged(self.location, seq, "its place is another entry's")
+            if key_digest != expected_digest:
+                raise chain.damaged(self.location, seq, "its key does not match its text")
+            if reached == published:
+                self.found = True
+            if seq == 0:
+                self.genesis = body
+            self.tree.append(reached)
+            previous = reached
+        self._tip = Tip(seq, previous, charge, intervals, self.tree.peaks)
+
+    def check_tip(self, tip: Tip) -> None:
+        """Check that the rows ended where the stored tip says they end."""
+        reached = self._tip
+        if tip.seq > reached.seq:
+            raise chain.damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
+        if tip.seq < reached.seq:
+            raise chain.damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
+        if tip[:5] != reached[:5]:
+            raise chain.damaged(self.location, tip.seq, "the head does not match it")
+        if not all(map(Tiles.fit, (self._charges, self._intervals, self._numbers), tip.taken)):
+            raise LedgerDamaged(
+                f"Ledger {self.location} is damaged: two entries hold the same place, or one holds a place that was"
+                " never taken. Restore the ledger.",
+                location=self.location,
+            )
+
+
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 
 
@@ -200,13 +311,13 @@ def receipt_under(head: Head, store: Store, seq: int, known: tree.Tree) -> tuple
     return receipt, known
 
 
-def verify_store(store: Store, published: str | None = None) -> chain.Verification:
+def verify_store(store: Store, published: str | None = None) -> Verification:
     """Re-check the whole ledger, even while others are writing.
 
     A row and the tip that includes it are written together, so a tip read after the rows is never behind them. If it is
     ahead, because somebody wrote meanwhile, the rows up to it must exist by then, and are read next.
     """
-    verification = chain.Verification(store.location, published)
+    verification = Verification(store.location, published)
     while True:
         rows = store.read(verification.tip.seq + 1, READ_CHUNK)
         verification.check_rows(rows)

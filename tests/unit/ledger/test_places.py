@@ -21,9 +21,9 @@ from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
+from holdfast.ledger.chain import Drawn
 from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.database import Database
-from holdfast.ledger.drawn import Drawn
 from holdfast.ledger.places import ProcessStock, Stock
 from holdfast.ledger.store import APART, Place, Reach, Transaction
 from holdfast.session.session import Session
@@ -257,7 +257,7 @@ def test_threads_of_a_child_forget_once(
 
     def use() -> None:
         ready.wait(30)
-        shared._check_process()
+        shared.check_process()
         forgotten.append(0)
 
     monkeypatch.setattr(kind, "_forget", slowly)

@@ -163,7 +163,8 @@ def test_other_trees_have_other_roots(wrong, monkeypatch):
     assert any(grown(HASHES[:size]).root != defined_root(HASHES[:size]).hex() for size in range(1, 8))
 
 
-def _repeated(peaks):
+def _repeated(joined):
+    peaks = [joined[at : at + 32] for at in range(0, len(joined), 32)]
     reached = peaks[-1]
     for peak in peaks[-2::-1]:
         reached = tree.node(peak, tree.node(reached, reached))

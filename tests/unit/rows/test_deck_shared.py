@@ -326,10 +326,10 @@ def test_a_place_that_was_taken_ahead_for_a_longer_deck_is_not_used(table: Path,
 def test_the_mark_keeps_the_most_of_each_amount_that_was_given_out(deck: Deck) -> None:
     """A place that is cut from what was taken ahead can have later cards and earlier statements than another's."""
     caps = Cost(10**6, 10**6)
-    ahead, tip = take_ahead(START.taking(0, 0, 0), caps, ledgers.EVERYWHERE, PlacesAhead(Cost(10, 1), 4, 0))
+    ahead, tip = take_ahead(START.taking(0, 0, 0), caps, None, PlacesAhead(Cost(10, 1), 4, 0))
     ends = []
     for stock, cost in ((NOTHING, Cost(10, 3)), (ahead, Cost(100, 1))):  # of another process; then of this one
-        place, _, tip = grant(stock, tip, cost)
+        place, _, tip = grant(stock, tip, cost, os.getpid())
         ends.append((place.charge + cost.charge, place.intervals + cost.intervals, place.number))
     assert ends[1] > ends[0]
     assert ends[1][1:] < ends[0][1:]

@@ -22,8 +22,7 @@ from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
 from holdfast.ledger.store import Tip
-from holdfast.ledger.watched import Watch
-from holdfast.ledger.witness import _SLOT, ProcessWitness
+from holdfast.ledger.witness import _SLOT, ProcessWitness, Watch
 
 
 def table(rows: int = 2_000, seed: int = 1) -> dict[str, Any]:
@@ -495,7 +494,7 @@ def forked(tmp_path: Path, first: int, second: int) -> None:
         watch.watch(OneOfTwoProcesses("c"), FileWitness(file, "c"))
         if store is stores[0]:
             Ledger(store, fingerprint="f", watch=watch).begin(terms)
-            stores[1]._rows, stores[1]._secret = list(store._rows), store._secret  # a copy, made by hand
+            vars(stores[1]).update(_rows=list(store._rows), _tip=store._tip, _secret=store._secret)  # a copy
         ledgers.append(Ledger(store, fingerprint="f", watch=watch))
     for ledger, entries, name in ((ledgers[0], first, "a"), (ledgers[1], second, "b")):
         for number in range(entries):
