@@ -17,7 +17,7 @@ from scipy.stats import binom, multinomial
 from examples import examples
 from ghost_worlds import Array, Coin, World, farthest, play, sessions, standing
 from holdfast.guarantees.coins import ALONE
-from holdfast.guarantees.mathematics import exchange, groups
+from holdfast.guarantees.mathematics import exchange, groups, moments
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons, kl_lower, kl_upper
 from holdfast.guarantees.mathematics.posterior_means import group_mean
 from holdfast.guarantees.statistic import Tally
@@ -232,7 +232,7 @@ def test_the_joint_exponent_at_the_posterior_mean() -> None:
 
 def test_the_tail_is_the_formula_of_the_page_and_its_inverse() -> None:
     for x in (9.0, 15.0, 22.0):
-        assert groups.joint_tail(x) == pytest.approx(min(excess(x - s) / s for s in groups.AHEAD), rel=1e-9)
+        assert groups.joint_tail(x) == pytest.approx(min(excess(x - s) / s for s in moments.AHEAD), rel=1e-9)
     for beta in (1e-2, 1e-5, 1e-9):
         assert (
             groups.joint_tail(groups.joint_exponent(beta))
