@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast import check
-from holdfast.guarantees.mathematics import special
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import special, theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
@@ -258,7 +257,7 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
         few = a + a <= z * z + ONE
         if few.any():
             p = np.where(few, np.exp(np.minimum(-1e-9, (goal + np.log(a) + scale) / a)), p)
-        ends = _settled(p, a, b, rest, goal, scale, steps=MOST_STEPS)
+        ends = _by_steps(p, a, b, rest, goal, scale, steps=MOST_STEPS)
         ends = np.where(some, ends - ends * (ONE - ends) * BETA_SAFE - ULP, ZERO)
     wrong = np.isnan(ends) | (some & (trials > MANY_TRIALS))
     if wrong.any():
@@ -269,7 +268,7 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     return np.maximum(ends, ZERO)
 
 
-def _settled(p: Any, a: Any, b: Any, rest: Any, goal: Any, scale: Any, *, steps: int) -> Any:
+def _by_steps(p: Any, a: Any, b: Any, rest: Any, goal: Any, scale: Any, *, steps: int) -> Any:
     """Return where at most so many `steps` from p lead, NaN if they do not settle; those that go on do so alone."""
     if not steps:
         return np.full(p.shape, np.nan)
@@ -282,7 +281,7 @@ def _settled(p: Any, a: Any, b: Any, rest: Any, goal: Any, scale: Any, *, steps:
     if going_on.any():
         more = [np.broadcast_to(each, p.shape)[going_on] for each in (a, b, rest, goal, scale)]
         p = (p * np.exp(step / (ONE + np.maximum(bend, -HALF))))[going_on]
-        ends[going_on] = _settled(p, *more, steps=steps - 1)
+        ends[going_on] = _by_steps(p, *more, steps=steps - 1)
     return ends
 
 

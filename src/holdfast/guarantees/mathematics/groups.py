@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.guarantees.mathematics import exchange, moments, special
+from holdfast.guarantees.mathematics import exchange, moments, special, theorem
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
     TINY,
@@ -24,7 +24,6 @@ from holdfast.guarantees.mathematics.concentration import (
     tangents,
 )
 from holdfast.guarantees.mathematics.posterior_means import level_among
-from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "groups.md"
 Interval = tuple[float, float]

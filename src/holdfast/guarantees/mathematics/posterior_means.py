@@ -8,10 +8,9 @@ from math import e
 from typing import Any
 
 from holdfast import check
-from holdfast.guarantees.mathematics import shares
+from holdfast.guarantees.mathematics import shares, theorem
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.mathematics.shares import group_share
-from holdfast.guarantees.mathematics.theorem import theorem
 
 Interval = tuple[float, float]
 
