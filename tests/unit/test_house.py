@@ -18,7 +18,7 @@ import pytest
 import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.mathematics.theorem import REGISTRY
+from holdfast.guarantees.mathematics import REGISTRY
 from holdfast.mechanisms import MECHANISMS
 from holdfast.questions import KINDS
 

@@ -3,8 +3,8 @@
 guarantee     what a guarantee is; terms and goals
 statistic     what is asked of the population, and what leaves a mechanism, as guarantees see them
 plan          what a plan says, and other ways to ask; request: what a caller asks for, and how plans are made
-exchange, posterior, gaussian, information, split, dp, paper    the guarantees
-expectation   the paper's promise in expectation, for comparison
+exchange, posterior, gaussian, information, split, dp    the guarantees
+paper         the paper's, with intervals and on average (expectation), for comparison
 checks        says only whether guesses hold
 drawers       coins on some rows, checks on the others
 ladder        for boards: says only whether a submission is better than the best so far
@@ -30,7 +30,7 @@ OWN = (
     "information",
     "dp",
     "paper",
-    "expectation",
+    "paper.expectation",
     "split",
     "checks",
     "drawers",

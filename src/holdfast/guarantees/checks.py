@@ -27,12 +27,12 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
-from holdfast.guarantees.terms import DRAWN_ROW, SCANNED_ROW, Amounts, AnsweredAmounts, Goal, Reading, Terms
+from holdfast.guarantees.terms import DRAWN_ROW, SCANNED_ROW, Amounts, AnsweredAmounts, Goal, Reading, Terms, counts_in
 
 ENDLESS = 2**31  # checks: more than anybody will ask
 OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
 ONE_IN = 100  # of so many further checks, a budget supposes, one is wrong: which one it was reveals something, too
-_GROUP = 2**31  # added to the charge of a wrong guess that could have been wrong in three ways
+_GROUP = 2**31  # wrong guesses stay below; above, those that could have been wrong in three ways (`counts_in`)
 CODED = 0.1  # part of beta1 for questions paid for by their code length; it costs all others 0.1 nats
 _SAMPLED = 0.2  # part of beta for the sampling error; costs 0.2 nats if a check reads all rows, 1.6 if not
 _ROUNDING = 2.0**-52
@@ -127,7 +127,7 @@ class Checks(Guarantee):
 
     def so_far(self, answered: AnsweredAmounts) -> ChecksSoFar:
         """Return what the checks that were `answered`, and those that were not, have revealed."""
-        groups, wrong = divmod(answered.charge, _GROUP)
+        wrong, groups = counts_in(answered.charge, _GROUP)
         return ChecksSoFar(answered.intervals, wrong, groups, answered.failed, answered.under_way)
 
     # -- what may be believed ---------------------------------------------------------------------------------------

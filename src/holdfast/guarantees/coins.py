@@ -85,7 +85,7 @@ class CoinGuarantee(AnswerGuarantee):
     def share(self, release: Release, part: int) -> Interval:
         """The exact binomial interval, debiased and widened."""
         tally, mass = self.tally(release), self.terms.mass
-        count, outcomes = tally.count(part), len(tally.counts)
+        count, outcomes = tally.counts[tally.reported[part]], len(tally.counts)
         mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
         return self.widen(mean)
 
@@ -124,7 +124,7 @@ class CoinGuarantee(AnswerGuarantee):
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""
-        return self._group(*self._of_group(self.tally(release), part))
+        return self._group(*self._of_group(self.tally(release), part, self.level))
 
     def member(self, release: Release, part: int) -> Interval:
         """The share of two outcomes together, widened."""
@@ -156,12 +156,10 @@ class CoinGuarantee(AnswerGuarantee):
             known = list(zip(*(ends.tolist() for ends in both), strict=True))
         return [(self._group(mean, share), self.widen(share)) for mean, share in known]
 
-    def _of_group(self, tally: Tally, part: int) -> tuple[Interval, Interval]:
-        """Return the intervals for the posterior mean and the posterior share of a group."""
+    def _of_group(self, tally: Tally, part: int, level: float) -> tuple[Interval, Interval]:
+        """Return the intervals at `level` for the posterior mean and the posterior share of a group."""
         (zeros, ones), outcomes, mass = tally.members(part), len(tally.counts), self.terms.mass
-        return posterior_means.group_mean(
-            ones, zeros + ones, tally.draws, mass=mass, level=self.level, outcomes=outcomes
-        )
+        return posterior_means.group_mean(ones, zeros + ones, tally.draws, mass=mass, level=level, outcomes=outcomes)
 
     def _group(self, mean: Interval, share: Interval) -> Interval:
         return self.widen_group(mean, share[0]) if share[0] > 0 else EVERYTHING
@@ -179,7 +177,7 @@ class CoinGuarantee(AnswerGuarantee):
         if len(releases) == 1:
             means, joint = self._in_one_pass(self.tally(releases[0]))
         else:
-            means, joint = [self._of_group(self.tally(release), 0) for release in releases], (-1.0, 1.0)
+            means, joint = [self._of_group(self.tally(release), 0, self.level) for release in releases], (-1.0, 1.0)
         known = [(mean, self._group(mean, share), share[0]) for mean, share in means]
         (one, first, _), (other, second, _) = known
         step = self.step_of_difference((known[0], known[1]))
@@ -189,15 +187,10 @@ class CoinGuarantee(AnswerGuarantee):
 
     def _in_one_pass(self, tally: Tally) -> tuple[list[tuple[Interval, Interval]], Interval]:
         """Return the intervals for posterior means and shares of two groups, and for the difference of the means."""
-        mass = self.terms.mass
-        both, outcomes, draws = (tally.members(0), tally.members(1)), len(tally.counts), tally.draws
-        zeros, ones = zip(*both, strict=True)
-        alone = self.level * ALONE
-        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=alone)
+        alone, mass, draws = self.level * ALONE, self.terms.mass, tally.draws
+        means = [self._of_group(tally, part, alone) for part in range(2)]
         x = groups.joint_exponent(groups.tail_of(self.level - alone, intervals=4))
-        joint = groups.joint_region(*both, draws, outcomes=outcomes, mass=mass, x=x)
-        found = zip(means.tolist(), shares.tolist(), strict=True)
-        return [((low, high), (least, most)) for (low, high), (least, most) in found], joint.difference
+        return means, groups.joint_difference(tally.members(0), tally.members(1), draws, mass=mass, x=x)
 
     def spread_out(self, mean: Interval, within: Interval, second: float) -> Interval:
         """Return the interval for the population's mean of a function of a row, from that of its posterior mean.

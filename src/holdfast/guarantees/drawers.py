@@ -4,7 +4,7 @@ No row is in both drawers; which drawer a row is in is random and secret. So eac
 other were data from elsewhere, for its own rows and its own part of the failure probability. (Checks on rows that also
 answer coins would be invalid: guesses would depend on the very rows that check them.)
 
-Each of the two amounts that a ledger counts holds both accounts: coins in the lower bits, checks in the higher bits.
+Each of the two amounts that a ledger counts holds both accounts, coins below and checks above (`terms.counts_in`).
 The ledger gives every check a place of its own, from which no place for coins is ever cut (`ledger/places.py`);
 otherwise two places for coins could have the same lower bits. Drawers need a session that goes on, in which nothing
 depends on a cap.

@@ -15,7 +15,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, privacy, special
+from holdfast.guarantees.mathematics import cost, descent, privacy, special, theorem
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
@@ -28,7 +28,6 @@ from holdfast.guarantees.mathematics.concentration import (
 )
 from holdfast.guarantees.mathematics.cost import session_nats
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
-from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.statistic import GroupMean, Interval, NoisyMeans, Release, Statistic, Tally
 from holdfast.guarantees.terms import Goal, Terms
 

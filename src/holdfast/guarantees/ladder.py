@@ -22,7 +22,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval
-from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms
+from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms, counts_in
 
 ENDLESS = 2**31  # submissions: more than anybody will send
 LARGEST = 2**62  # what a ledger can count
@@ -169,23 +169,21 @@ class Ladder(Guarantee):
         )
 
     @cached_property
-    def _places(self) -> tuple[int, int]:
-        """What one unit, and one improvement, add to a charge; the remainder is the best cell."""
+    def _sizes(self) -> tuple[int, int]:
+        """Of the best cell and of the units in a charge; above them, improvements (`counts_in`)."""
         cells = self.terms.cells
-        return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # steps up take at most two nats per cell
+        return cells + 1, 2 * UNITS * cells + 1  # steps up take at most two nats per cell
 
     def so_far(self, answered: AnsweredAmounts) -> SubmissionsSoFar:
         """Read what was revealed off what the entries of a ledger cost in all (`answered`)."""
-        unit, improvement = self._places
-        improvements, rest = divmod(answered.charge, improvement)
-        units, best = divmod(rest, unit)
+        best, units, improvements = counts_in(answered.charge, *self._sizes)
         return SubmissionsSoFar(answered.intervals, improvements, best, units, answered.failed, answered.under_way)
 
     def charge_of(self, before: SubmissionsSoFar, after: SubmissionsSoFar) -> int:
         """Return the charge of a submission between these two states: nothing, unless it improved."""
-        unit, improvement = self._places
-        improved, units = after.improvements - before.improvements, after.units - before.units
-        return improvement * improved + unit * units + after.best - before.best
+        cells, units = self._sizes
+        improved = units * (after.improvements - before.improvements)
+        return cells * (improved + after.units - before.units) + after.best - before.best
 
     @property
     def most_charge(self) -> int:

@@ -1,4 +1,7 @@
-"""The paper guarantee: the paper's systems as published, with constants that hold. Sound, but wide."""
+"""The paper guarantee: the paper's systems as published, with constants that hold. Sound, but wide.
+
+The expectation guarantee is the same system (A1, repaired) where every answer is accurate only on average.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +10,7 @@ from math import ceil, sqrt
 
 from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.dp import NoisyTerms
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
@@ -116,7 +120,58 @@ class Paper(AnswerGuarantee):
         return sqrt(draws) / self.terms.rows * (1 - 1e-12) if self.terms.epsilon is None else self.terms.epsilon
 
 
-def smallest_margin(size: Callable[[float], sizes.Size], goal: Goal) -> float | None:
+class Expectation(AnswerGuarantee):
+    """E|answer - population| is at most the margin, for every answer, however the questions were chosen (cor:lsq_exp).
+
+    A promise about averages over whole sessions is weaker than intervals that hold together, and takes fewer rows.
+    There are no intervals. It is planned only if asked for by name, for comparison.
+    """
+
+    terms: NoisyTerms
+    name = "expectation"
+    planning = Planning(("laplace",), by_name_only=("laplace",))
+    gives_intervals = False
+    terms_class = NoisyTerms
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
+        """Return the smallest margin that the paper's sample size allows on these rows."""
+        return None if goal.flips else _planned_on_average(goal)
+
+    def supports(self, statistic: Statistic) -> None:
+        """Means and shares of all rows; the mean of a group is a ratio, which has no expectation to promise."""
+        self.refuse_flips(statistic)
+        if statistic.outcomes > 2:
+            raise self.cannot_certify("groups and histograms")
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """n^2 epsilon^2 for each noisy mean."""
+        return statistic.intervals * self.terms.charge_per_answer
+
+    def share(self, release: Release, part: int) -> Interval:
+        """Nothing: an average over sessions is no interval."""
+        return EVERYTHING
+
+    def group(self, release: Release, part: int = 0) -> Interval:
+        """Nothing, as for `share`."""
+        return EVERYTHING
+
+    def epsilon_for(self, draws: int) -> float:
+        """The planned epsilon."""
+        return self.terms.epsilon
+
+    @property
+    def sentence(self) -> str:
+        """The promise."""
+        terms = self.terms
+        return (
+            f"{terms.rows:,} rows can answer {terms.queries:,} questions, each chosen after seeing the earlier answers:"
+            f" on average over sessions, every answer is off by at most {terms.margin:.4f}. There are no intervals: in"
+            " any one session an answer may be off by more."
+        )
+
+
+def _smallest_margin(size: Callable[[float], sizes.Size], goal: Goal) -> float | None:
     """Return the smallest alpha the paper's size allows on these rows (and rows per query), on the safe side."""
 
     def fits(alpha: float) -> bool:
@@ -141,7 +196,7 @@ def _planned_laplace(goal: Goal, replacement: bool = False) -> PaperTerms | None
     def needed(margin: float) -> sizes.Size:
         return sizes.a1(margin, goal.beta, goal.queries, replacement=replacement)
 
-    alpha = None if goal.flips else smallest_margin(needed, goal)
+    alpha = None if goal.flips else _smallest_margin(needed, goal)
     if alpha is None:
         return None
     size = needed(alpha)
@@ -156,9 +211,9 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
     if goal.flips and goal.queries:
         return None
     if goal.flips:
-        alpha = smallest_margin(lambda a: sizes.a3(a, goal.beta, goal.flips), goal)
+        alpha = _smallest_margin(lambda a: sizes.a3(a, goal.beta, goal.flips), goal)
     else:
-        alpha = smallest_margin(lambda a: sizes.cq_by_scq(a, goal.beta, goal.queries), goal)
+        alpha = _smallest_margin(lambda a: sizes.cq_by_scq(a, goal.beta, goal.queries), goal)
     if alpha is None:
         return None
     if goal.flips:
@@ -169,9 +224,21 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
     return goal.met_by(PaperTerms, "coins", margin=alpha, rows_per_query=ell, charge=charge, mass=mass)
 
 
+@lru_cache(maxsize=4096)
+def _planned_on_average(goal: Goal) -> NoisyTerms | None:
+    alpha = _smallest_margin(lambda a: sizes.a1_in_expectation(a, goal.queries), goal)
+    if alpha is None:
+        return None
+    size = sizes.a1_in_expectation(alpha, goal.queries)
+    ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
+    charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
+    return goal.met_by(NoisyTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
+
+
 _PLANNERS: dict[str, Callable[[Goal], PaperTerms | None]] = {
     "laplace": _planned_laplace,
     "coins": _planned_coins,
     "laplace_with_replacement": partial(_planned_laplace, replacement=True),
 }
 GUARANTEES.register(Paper.name, Paper)
+GUARANTEES.register(Expectation.name, Expectation)

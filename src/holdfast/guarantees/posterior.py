@@ -17,11 +17,10 @@ from holdfast import check
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.guarantee import Planning
-from holdfast.guarantees.mathematics import groups, special
+from holdfast.guarantees.mathematics import groups, special, theorem
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
-from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.statistic import Interval
 from holdfast.guarantees.terms import Goal
 

@@ -55,6 +55,25 @@ class PlainAmounts(NamedTuple):
 NOTHING = PlainAmounts()
 
 
+def counts_in(amount: int, *sizes: int) -> tuple[int, ...]:
+    """Return the counts that one amount of a ledger holds, one more than there are `sizes`; the last has no limit.
+
+    A ledger adds up two amounts, charge and intervals, and nothing else. A guarantee whose intervals depend on more
+    (how many guesses were wrong, how far a board has climbed, what two drawers have spent) writes several counts into
+    one amount, like digits: the first counts single units, the second units of the first size, and so on. Amounts add
+    up, so the counts do, too, as long as each stays below its size; every guarantee says why its counts do. Which sizes
+    it uses is part of a ledger's format: `Checks`, `Drawers` and `Ladder` never change theirs.
+
+    >>> counts_in(3 + 10 * 2 + 10 * 7 * 5, 10, 7)
+    (3, 2, 5)
+    """
+    counts = []
+    for size in sizes:
+        amount, count = divmod(amount, size)
+        counts.append(count)
+    return *counts, amount
+
+
 @dataclass(frozen=True)
 class Goal:
     """The goal of a plan: n rows, k answers with an interval, all of them true with probability `confidence`.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import theorem
 
 
 def probabilities(scores: Sequence[float], *, epsilon: float, sensitivity: float) -> NDArray[np.float64]:

@@ -11,8 +11,8 @@ from statistics import NormalDist
 import numpy as np
 
 from holdfast import check
+from holdfast.guarantees.mathematics import theorem
 from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upper
-from holdfast.guarantees.mathematics.theorem import theorem
 
 PIECES = 192  # pieces of the integral in `sampled_range`; more of them change only the fourth digit
 STEPS = 60  # most steps of a search, which usually takes three

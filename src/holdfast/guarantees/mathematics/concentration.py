@@ -1,7 +1,7 @@
 """How far an average strays from its mean: Hoeffding, Chernoff with Bernoulli divergence, exact binomial."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil, exp, expm1, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 from typing import Any
@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from holdfast import check
-from holdfast.guarantees.mathematics import special
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import special, theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals are moved outward, to cover rounding
 MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
-FEW, FEW_ALIKE = 7, 16  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
+FEW, FEW_ALIKE = 7, 12  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
 NORMAL = NormalDist()
 ZERO, HALF, ONE = map(np.array, (0.0, 0.5, 1.0))  # with short arrays, nearly twice as fast as Python's numbers
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
@@ -76,40 +75,46 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low, beyond = lower_ends((successes, trials - successes), trials, beta / 2)
+    (low, _), (beyond, _) = tangents((successes, trials - successes), trials, beta / 2)
     return low, 1.0 - beyond
 
 
 @theorem("here (ends by tangents)", proof="concentration.md")
-def lower_ends(counts: Iterable[float], trials: float, tail: float) -> list[float]:
-    """Return for each count the largest p with P(Bin(trials, p) >= count) <= tail, rounded down; 0 for a count of 0.
+def tangents(counts: Iterable[float], trials: float, tail: float) -> list[tuple[float, float]]:
+    """Return for each count the largest p with P(Bin(trials, p) >= count) <= tail, rounded down, and a slope there.
 
     For a few counts. scipy is used only if it is already imported: importing it takes as long as ten thousand counts.
 
     Statement
         The probability is F(p), the distribution function of the Beta law of a = count, b = trials - a + 1. log F is
         concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
-        `tail`. Halley's steps lead close to the end; the last step is Newton's, and gives away next to nothing.
+        `tail`. Halley's steps lead close to the end; the last step is Newton's, and gives away next to nothing. With
+        the slope s of that tangent, the end for a tail e^-y times as large is at least p (1 - y/s), for every y. No
+        successes: p = 0, s = inf.
 
     Not covered
-        Rounding in F: the end is moved outward by BETA_SAFE. A tail above 1/2.
+        Rounding in F: the end is moved outward by BETA_SAFE. Rounding in s. A tail above 1/2 without scipy, or of more
+        than MANY_TRIALS.
 
-    >>> abs(lower_ends([1], 10, 0.025)[0] - (1 - 0.975 ** (1 / 10))) < 1e-10
-    True
+    >>> (p, slope), = tangents([1], 10, 0.025)
+    >>> abs(p - (1 - 0.975 ** (1 / 10))) < 1e-10, round(slope, 3)
+    (True, 0.989)
     """
     if not trials:
-        return [0.0 for _ in counts]
-    n, goal, z, ends = float(trials), log(tail), -NORMAL.inv_cdf(tail), []
-    start, whole, direct = _cornish_fisher(n, z, sqrt), lgamma(n + 1), special.at_hand() and n <= MANY_TRIALS
-    beta_law = special.beta_law
+        return [(0.0, inf) for _ in counts]
+    n, goal, square, whole, expansion = _shared(trials, tail)
+    found, beta_law, direct = [], special.beta_law, n <= MANY_TRIALS and special.at_hand()
     for count in counts:
         k, rest = float(count), n - count
         if not (k and rest):
-            ends.append(_outwards(exp(goal / n)) if k else 0.0)
+            end, slope = (exp(goal / n), n) if k else (0.0, inf)
+            found.append((max(0.0, end - end * (1 - end) * BETA_SAFE - ULP), slope))
             continue
         scale = lgamma(k) + lgamma(rest + 1) - whole
-        # If there are few, the tail is nearly C(trials, count) p^count.
-        p = start(k - 0.5) if 2 * k - 1 > z * z else exp(min(-1e-9, (goal + log(k) + scale) / k))
+        if 2 * k - 1 > square:
+            p = _start((k - 0.5) / n, expansion, sqrt)
+        else:  # if there are few, the tail is nearly C(trials, count) p^count
+            p = exp(min(-1e-9, (goal + log(k) + scale) / k))
         law = None if direct else _UpperTail(k, n)
         for _ in range(MOST_STEPS):
             reached = beta_law(k, rest + 1, p) if law is None else 0.0
@@ -122,35 +127,44 @@ def lower_ends(counts: Iterable[float], trials: float, tail: float) -> list[floa
                 step = (goal - logarithm) / slope
             bend, end = step * (curve - slope) / 2, p * exp(step)
             if abs(step * bend) <= CONVERGED * (1 - end):
-                ends.append(_outwards(end))
+                found.append((max(0.0, end - end * (1 - end) * BETA_SAFE - ULP), slope))
                 break
             p *= exp(step / (1 + max(bend, -0.5)))
         else:
-            ends.append(max(0.0, _halved((law or _UpperTail(k, n)).tail, tail, inner=k / n, outer=0.0) - ULP))
-    return ends
+            law = law or _UpperTail(k, n)
+            end = max(0.0, _halved(law.tail, tail, inner=k / n, outer=0.0) - ULP)
+            found.append((end, law.at(end)[1] if end else inf))
+    return found
 
 
-def _outwards(p: float) -> float:
-    return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
+@lru_cache(maxsize=64)
+def _shared(trials: float, tail: float) -> tuple[float, float, float, float, tuple[float, ...]]:
+    """Return what all counts share; a plan fixes trials and tail, so most of its questions share it, too."""
+    n, z = float(trials), -NORMAL.inv_cdf(tail)
+    return n, log(tail), z * z, lgamma(n + 1), _expansion(n, z, sqrt)
 
 
-def _cornish_fisher(n: Any, z: Any, root: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return how to find, from k, about the p whose binomial law has the tail beyond k that the normal has beyond z.
+def _expansion(n: Any, z: Any, root: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Return the constants of `_start`."""
+    square, reach = z * z, z / root(n)
+    skew, third = (square - 1) / (6 * n), ((3 * square + 7) * square - 16) / (1620 * n * n)
+    second, middle, wide = (square + 2) * reach / (72 * n), (square - 7) * reach / (36 * n), reach * reach
+    return reach, wide / 2, wide / 4, 1 + wide, skew, 1 + 2 * skew, skew + third, 2 * third, second, middle
 
-    It is the end of Wilson's interval, refined by a Cornish-Fisher expansion.
+
+def _start(share: Any, expansion: tuple[Any, ...], root: Callable[[Any], Any]) -> Any:
+    """Return about the p whose binomial law has the tail beyond this `share` of n that the normal has beyond z.
+
+    It is the end of Wilson's interval for the share less what a Cornish-Fisher expansion adds: three terms, in falling
+    powers of the standard deviation, at the p that the first of them gives.
     """
-    square = z * z
-    half, quarter, skew, span = square / 2, square / 4, (square - 1) / 6, n + square
-    more, twice, constant, linear = 1 + 2 * skew / n, 2 * skew, z * skew / 12, z * (2 * square - 14) / 72
-
-    def start(k: Any) -> Any:
-        p = k * more - skew
-        p = (p + half - z * root(p - p * p / n + quarter)) / span
-        spread = p - p * p
-        p = k - skew + twice * p + (constant + linear * spread) / root(n * spread)
-        return (p + half - z * root(p - p * p / n + quarter)) / span
-
-    return start
+    reach, half, quarter, span, skew, more, first, third, second, middle = expansion
+    x = share * more - skew
+    p = (x + half - reach * root(x * (1 - x) + quarter)) / span
+    rest = 1 - p
+    spread = p * rest
+    x = share - (rest - p) * (first + third / spread) + (second + middle * spread) / root(spread)
+    return (x + half - reach * root(x * (1 - x) + quarter)) / span
 
 
 class _UpperTail:
@@ -205,8 +219,8 @@ def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: 
 def clopper_pearson_each(counts: Sequence[int], trials: int, beta: float) -> list[tuple[float, float]]:
     """Return the interval of `clopper_pearson` for each of several counts of as many trials."""
     if len(counts) <= FEW_ALIKE and special.at_hand():  # faster one by one
-        ends = lower_ends([*counts, *(trials - count for count in counts)], trials, beta / 2)
-        return [(low, 1.0 - beyond) for low, beyond in zip(ends, ends[len(counts) :], strict=False)]
+        ends = tangents([*counts, *(trials - count for count in counts)], trials, beta / 2)
+        return [(low, 1.0 - beyond) for (low, _), (beyond, _) in zip(ends, ends[len(counts) :], strict=False)]
     lows, highs = clopper_pearsons(counts, trials, beta)
     return list(zip(lows.tolist(), highs.tolist(), strict=True))
 
@@ -228,38 +242,48 @@ def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 if no successes.
 
-    The algorithm is that of `lower_ends`, with the Beta law written out here: arrays are short, so the time goes into
-    the number of numpy operations.
+    The algorithm is that of `tangents`: arrays are short, so the time goes into the number of numpy operations.
     """
-    some = successes > ZERO
+    trials, tail, some = np.asarray(trials), np.asarray(tail), successes > ZERO
     with np.errstate(all="ignore"):
         a = np.maximum(successes, ONE)  # where there are none, any value will do
         rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
         b = rest + ONE
         scale = special.betaln(a, b)
-        p = _cornish_fisher(trials, z, np.sqrt)(a - HALF)
-        few = 2 * a - ONE <= z * z
-        if np.count_nonzero(few):
+        if trials.ndim or z.ndim:
+            expansion = _expansion(trials, z, np.sqrt)
+        else:  # Python's numbers are faster here
+            expansion = tuple(map(np.array, _expansion(float(trials), float(z), sqrt)))
+        p = _start((a - HALF) / trials, expansion, np.sqrt)
+        few = a + a <= z * z + ONE
+        if few.any():
             p = np.where(few, np.exp(np.minimum(-1e-9, (goal + np.log(a) + scale) / a)), p)
-        done, ends = np.zeros(p.shape, dtype=bool), p
-        for _ in range(MOST_STEPS):
-            reached, left = special.betainc(a, b, p), ONE - p
-            slope = np.exp(a * np.log(p) + rest * np.log1p(-p) - scale) / reached
-            step = (goal - np.log(reached)) / slope
-            bend = step * (a - rest * (p / left) - slope) * HALF
-            ends = np.where(done, ends, p * np.exp(step))
-            done |= np.abs(step * bend) <= CONVERGED * (ONE - ends)  # false for NaN
-            if np.count_nonzero(done) == done.size:
-                break
-            p = p * np.exp(step / (ONE + np.maximum(bend, -HALF)))
+        ends = _by_steps(p, a, b, rest, goal, scale, steps=MOST_STEPS)
         ends = np.where(some, ends - ends * (ONE - ends) * BETA_SAFE - ULP, ZERO)
-    wrong = some & (~done | (trials > MANY_TRIALS))
-    if np.count_nonzero(wrong):
+    wrong = np.isnan(ends) | (some & (trials > MANY_TRIALS))
+    if wrong.any():
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
             cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
             ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # callers round 1 - it
     return np.maximum(ends, ZERO)
+
+
+def _by_steps(p: Any, a: Any, b: Any, rest: Any, goal: Any, scale: Any, *, steps: int) -> Any:
+    """Return where at most so many `steps` from p lead, NaN if they do not settle; those that go on do so alone."""
+    if not steps:
+        return np.full(p.shape, np.nan)
+    reached = special.betainc(a, b, p)
+    slope = np.exp(a * np.log(p) + rest * np.log1p(-p) - scale) / reached
+    step = (goal - np.log(reached)) / slope
+    bend = step * (a - rest * (p / (ONE - p)) - slope) * HALF
+    ends = p * np.exp(step)
+    going_on = ~(np.abs(step * bend) <= CONVERGED * (ONE - ends))  # true for NaN
+    if going_on.any():
+        more = [np.broadcast_to(each, p.shape)[going_on] for each in (a, b, rest, goal, scale)]
+        p = (p * np.exp(step / (ONE + np.maximum(bend, -HALF))))[going_on]
+        ends[going_on] = _by_steps(p, *more, steps=steps - 1)
+    return ends
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:

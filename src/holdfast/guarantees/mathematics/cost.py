@@ -4,7 +4,7 @@ Valid for any mixture of coins, sampling counting queries and noisy answers whos
 """
 
 from holdfast import check
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import theorem
 
 
 @theorem("here (one draw)", proof="information.md")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import theorem
 
 AVERAGES = ("uniform", "suffix", "weighted")
 PROOF = "descent.md"

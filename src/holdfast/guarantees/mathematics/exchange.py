@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.guarantees.mathematics import theorem
 from holdfast.guarantees.mathematics.concentration import SAFE
-from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "exchange.md"
 MOST_MASS = 0.2  # the theorem's a' is then at most 1/2

@@ -2,36 +2,43 @@
 
 A draw has c outcomes: outside all groups, and zero or one in each of them. Each single group has the same interval as
 if it had been asked about alone (`group_means`). For the difference of two groups there is more: one joint region for
-the four counts (`joint_region`), and one step from posterior means to the population for the difference itself, because
-a sample that is far off in one group cannot be as far off in the other (`exchange_step`, `posterior_step`).
+the four counts (`joint_difference`), and one step from posterior means to the population for the difference itself,
+because a sample that is far off in one group cannot be as far off in the other (`exchange_step`, `posterior_step`).
 """
 
-from functools import lru_cache
-from math import e, log, sqrt
+from dataclasses import dataclass
+from itertools import product
+from math import e, exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
 
-from holdfast.guarantees.mathematics import exchange, special
+from holdfast.guarantees.mathematics import exchange, moments, special, theorem
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
-    binomial_highs,
-    binomial_lows,
+    TINY,
     clopper_pearson,
     clopper_pearsons,
     kl_lower,
     kl_upper,
+    tangents,
 )
 from holdfast.guarantees.mathematics.posterior_means import level_among
-from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "groups.md"
 Interval = tuple[float, float]
 Counts = tuple[int, int]  # zeros and ones of a group
+Map = tuple[float, float]  # (b, c) for b theta - c
+NOTHING_KNOWN: tuple[Map, ...] = ((0.0, 0.0),)
+Bound = tuple[float, float, float]
+Division = tuple[float, float, float, float, float]  # y; theta and its rate at y, of one group; at x - y, of the other
 Known = tuple[Interval, Interval, float]  # posterior mean, mean in the population, and the least posterior share
 OUTWARD = np.array([[-1.0], [1.0]])  # which way from 1/2 the lower and the upper end move as a group shrinks
-CELLS = 64  # steps in which the exponent of a joint region is divided between two groups
-AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5)  # values of x - y that `joint_tail` tries
+DIVISIONS, NEAR = 6, 5e-4  # most divisions of a joint region's exponent that are tried; when one is good enough
+LEAST_EXPONENT = 0.7  # of either group: a tail of about one half
+LEAST_X = 1e-9  # of both: less would be rounded to none
+ROUNDING = 2e-15  # of a few sums of numbers near 1
+RATE_SLACK = 1e-6  # relative, more than the rounding of a slope from differences of large logarithms
 
 
 @theorem("here (several groups in one pass)", proof=PROOF)
@@ -134,81 +141,150 @@ def joint_tail(x: float) -> float:
     >>> joint_tail(30.0) < 1e-6 < joint_tail(20.0)
     True
     """
-    best = 1.0
-    for ahead in AHEAD:
-        y = max(0.0, x - ahead - 2 * log(2))
-        best = min(best, float(sum(special.gammaincc(m, y) for m in (1, 2, 3, 4))) / ahead)
-    return best * SAFE
+    return moments.sum_tail(x - 2 * log(2), 4)
 
 
-@lru_cache(maxsize=4096)
 def joint_exponent(beta: float) -> float:
-    """Return an x with `joint_tail(x)` at most beta, by bisection: the tail falls with x."""
-    low, high = 0.0, 1_000.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if joint_tail(middle) <= beta else (middle, high)
-    return high
+    """Return an x with `joint_tail(x)` at most beta."""
+    return (moments.sum_exponent(beta, 4) + 2 * log(2)) * SAFE
 
 
 @theorem("here (the joint region of two groups)", proof=PROOF)
-def joint_region(first: Counts, second: Counts, ell: int, *, outcomes: int, mass: float, x: float) -> "Joint":
-    """Return what two groups of one release say together: their means, the difference of these, and their shares.
+def joint_difference(first: Counts, second: Counts, ell: int, *, mass: float, x: float) -> Interval:
+    """Return the interval for the difference of the posterior means of two groups of one release: the joint region.
 
     Statement
-        All of it holds for the posterior means at once, except with probability 2 `joint_tail(x)`. The exponent x may
-        be divided in any way between the two groups' p-values: the largest difference over all divisions is bounded by
-        steps of x/64, each end taken where it is further out. The groups' shares are within a divergence of x/ell.
+        It contains the difference except with probability 2 `joint_tail(x)`. The exponent x may be divided in any way
+        between the two groups' p-values; the shares of both groups are within a divergence of x/ell.
 
     Not covered
-        Groups that share rows; a group that may be empty: nothing is said.
+        Groups that share rows; a group that may be empty: its mean is in [0, 1].
+
+    >>> low, high = joint_difference((40, 60), (60, 40), 400, mass=0.01, x=12.0)
+    >>> round(low, 2), round(high, 2)
+    (-0.1, 0.54)
     """
-    one, other = Group.of(first, ell, mass, x, outcomes), Group.of(second, ell, mass, x, outcomes)
-    parts = np.linspace(0.0, x, CELLS + 1)
-    more, less = parts[1:], x - parts[:-1]
-    high = float(np.max(one.highs(more) - other.lows(less)))
-    low = float(np.min(one.lows(more) - other.highs(less)))
-    return Joint(one, other, (max(-1.0, low), min(1.0, high)))
+    x = max(x, LEAST_X)
+    one, other = (Least.of(counts, ell, mass, x) for counts in (first, second))
+    return max(-1.0, least_sum(one, other.mirrored, x) - 1), min(1.0, 1 - least_sum(one.mirrored, other, x))
 
 
-class Group:
-    """One group inside a joint region: its counts, and the least and largest its included share can be."""
+@dataclass(frozen=True)
+class Least:
+    """How small a group's posterior mean can be, as its p-value takes more of the exponent.
 
-    def __init__(self, counts: Counts, pi: Interval, mass: float, x: float, outcomes: int) -> None:
-        self._zeros, self._ones = counts
-        self._pi, self._mass = pi, mass
-        whole = np.array([x])
-        self.mean: Interval = float(self.lows(whole)[0]), float(self.highs(whole)[0])
-        low, high = (min(1.0, max(0.0, (end - 2 * mass) / (1 - outcomes * mass))) for end in pi)
-        self.share: Interval = low, high
+    `maps` are pairs (b, c): the mean is at least the smallest b theta - c, theta the least share of ones among the
+    included; and at least 0, which is all that is known of a group that may be empty.
+    """
+
+    zeros: int
+    ones: int
+    maps: tuple[Map, ...] = NOTHING_KNOWN
 
     @classmethod
-    def of(cls, counts: Counts, ell: int, mass: float, x: float, outcomes: int) -> "Group":
-        """Return a group with these counts of zeros and ones among ell draws."""
+    def of(cls, counts: Counts, ell: int, mass: float, x: float) -> "Least":
+        """Return it for these counts of zeros and ones among ell draws: theta + a (2 theta - 1)/(pi - 2a)."""
         share = sum(counts) / ell
-        return cls(counts, (kl_lower(share, x / ell), kl_upper(share, x / ell)), mass, x, outcomes)
+        ends = kl_lower(share, x / ell), kl_upper(share, x / ell)
+        if ends[0] <= 2 * mass:
+            return cls(*counts)
+        tilts = [mass / (pi - 2 * mass) for pi in ends]
+        return cls(*counts, tuple((1 + 2 * tilt, tilt) for tilt in tilts))
 
-    def highs(self, exponents: Any) -> Any:
-        """Return how large the posterior mean can be, if its p-value takes this much of the exponent."""
-        return self._mean(binomial_highs(self._ones, self._ones + self._zeros, np.exp(-exponents)), up=True)
+    @property
+    def mirrored(self) -> "Least":
+        """The same with zeros for ones: 1 less how large the mean can be."""
+        return Least(self.ones, self.zeros, self.maps)
 
-    def lows(self, exponents: Any) -> Any:
-        """Return how small it can be."""
-        return self._mean(binomial_lows(self._ones, self._ones + self._zeros, np.exp(-exponents)), up=False)
+    def at(self, y: float) -> tuple[float, float]:
+        """Return theta at exponent y, and the rate at which a line below it falls from there."""
+        ((theta, slope),) = tangents((self.ones,), self.ones + self.zeros, exp(-y))
+        return theta, theta / slope
 
-    def _mean(self, theta: Any, *, up: bool) -> Any:
-        if self._pi[0] <= 2 * self._mass:
-            return np.full(theta.shape, 1.0 if up else 0.0)
-        away = theta > 0.5 if up else theta < 0.5
-        pi = np.where(away, self._pi[0], self._pi[1])
-        return np.clip(theta + self._mass * (2 * theta - 1) / (pi - 2 * self._mass), 0.0, 1.0)
+    @property
+    def variance(self) -> float:
+        """About that of the mean that is seen."""
+        scale, zeros, ones = self.maps[0][0], self.zeros + 0.5, self.ones + 0.5
+        return scale * scale * zeros * ones / (zeros + ones) ** 3 + TINY
+
+    def mean(self, y: float) -> float:
+        """Return a bound on the mean at exponent y."""
+        theta, _ = self.at(y)
+        return min(scale * theta - less for scale, less in self.maps)
+
+    @property
+    def used_up(self) -> float:
+        """The exponent at which the mean may be 0; more of it changes nothing."""
+        scale, less = self.maps[0]  # that of the smallest share, which is the smallest near 0
+        if not (self.ones and scale):
+            return 0.0
+        return -log(max(TINY, special.beta_law(float(self.ones), self.zeros + 1.0, less / scale) * (1 - 1e-6)))
 
 
-class Joint:
-    """What two groups say together about posterior means."""
+@theorem("here (the joint region of two groups, the division)", proof=PROOF)
+def least_sum(one: Least, other: Least, x: float) -> float:
+    """Return a bound on the smallest sum of the means of two groups whose exponents add up to at most x.
 
-    def __init__(self, one: Group, other: Group, difference: Interval) -> None:
-        self.one, self.other, self.difference = one, other, difference
+    Statement
+        Each theta is a convex function of its exponent, above its tangents (`tangents`). So for every pair of maps the
+        sum, as a function of the division y, x - y, is convex and above a line for each division that is tried. Where
+        the lines of the nearest divisions on both sides of its minimum meet, or one of them ends, is a bound. A group
+        whose mean may be 0 needs no more exponent, so all divisions are between those where either has used up its own.
+
+    Not covered
+        Rounding of slopes, for which each line is lowered by RATE_SLACK of the rates.
+
+    >>> alone = tangents([50], 100, exp(-12.0))[0][0]
+    >>> 0.99 < least_sum(Least(50, 50, ((1.0, 0.0),)), Least(50, 50), 12.0) / alone <= 1
+    True
+    """
+    first, last = max(0.0, x - other.used_up), min(x, one.used_up)
+    if first > last:
+        return 0.0
+    pairs = list(product(one.maps, other.maps))
+    tried: list[Division] = []
+    edge = min(LEAST_EXPONENT, x / 2)
+    # Where both would fall equally fast, if they were normal.
+    y, bound = min(max(first, x * one.variance / (one.variance + other.variance)), last), 0.0
+    for _ in range(DIVISIONS):
+        y = min(max(edge, y), x - edge)
+        tried.append((y, *one.at(y), *other.at(x - y)))
+        bound, missing, better = min(_lowest(tried, *maps, x, first, last) for maps in pairs)
+        if missing <= 0 or better == y:
+            break
+        y = better
+    if first > 0 and last == x:  # the other mean may be 0, but not less
+        bound = max(bound, one.mean(x))
+    if last < x and first == 0:
+        bound = max(bound, other.mean(x))
+    return max(0.0, bound - ROUNDING)
+
+
+def _lowest(tried: list[Division], one: Map, other: Map, x: float, first: float, last: float) -> Bound:
+    """Return for one pair of maps a bound on the sum, by how much it is not near enough, and a division to try next."""
+    reached, left, right = inf, None, None
+    for y, theta, falls, theta_other, falls_other in tried:
+        total = one[0] * theta - one[1] + other[0] * theta_other - other[1]
+        rate, against = one[0] * falls, other[0] * falls_other
+        line = y, total - RATE_SLACK * x * (rate + against), against - rate
+        if line[2] < 0:
+            left = line if left is None or y > left[0] else left
+        else:
+            right = line if right is None or y < right[0] else right
+        reached = min(reached, total)
+    enough = reached - NEAR * x * (rate + against)
+    if left is not None and right is not None:
+        (from_left, low, falling), (from_right, high, rising) = left, right
+        meeting = (high - rising * from_right - low + falling * from_left) / (falling - rising)
+        meeting = min(max(first, meeting), last)
+        bound = max(low + falling * (meeting - from_left), high + rising * (meeting - from_right))
+        return bound, enough - bound, meeting
+    (start, total, slope), end = (left, last) if left is not None else (right or line, first)
+    bound = total + slope * (end - start)
+    # Half-widths grow nearly like square roots of exponents: this is where both would fall equally fast.
+    weight, weight_other = rate * rate * y, against * against * (x - y)
+    better = x * weight / (weight + weight_other) if weight + weight_other > 0 else y
+    return bound, enough - bound, min(max(first, better), last)
 
 
 @theorem("here (the difference of two groups), by Theorem K", proof=PROOF)

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.guarantees.mathematics import exchange, special
+from holdfast.guarantees.mathematics import exchange, special, theorem
 from holdfast.guarantees.mathematics.concentration import SAFE, binomial_highs, binomial_lows
-from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "moments.md"
 Interval = tuple[float, float]

@@ -8,10 +8,9 @@ from math import e
 from typing import Any
 
 from holdfast import check
-from holdfast.guarantees.mathematics import shares
+from holdfast.guarantees.mathematics import shares, theorem
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.mathematics.shares import group_share
-from holdfast.guarantees.mathematics.theorem import theorem
 
 Interval = tuple[float, float]
 
@@ -71,8 +70,8 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
 
 def debiased(ends: Interval, *, outcomes: int, mass: float) -> Interval:
     """Return an interval for the share of an outcome among draws as one for its posterior mean."""
-    low, high = ends
-    return shares.debias(low, outcomes=outcomes, mass=mass), shares.debias(high, outcomes=outcomes, mass=mass)
+    (low, high), left = ends, 1 - outcomes * mass
+    return min(1.0, max(0.0, (low - mass) / left)), min(1.0, max(0.0, (high - mass) / left))  # `shares.debias`
 
 
 @theorem("here (conditional means)", proof="posterior.md")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import expm1, log, log1p, sqrt
 
 from holdfast import check
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import theorem
 
 
 @theorem("Balle, Barthe and Gaboardi 2018, Theorem 9", proof="amplification.md")

@@ -8,7 +8,7 @@ share and for the ones among the included are turned into one for the group's me
 from collections.abc import Sequence
 from itertools import pairwise
 
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import theorem
 
 Interval = tuple[float, float]
 SLACK = 1e-14  # more than the few roundings of numbers up to 1

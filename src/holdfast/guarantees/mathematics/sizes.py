@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import atanh, ceil, exp, expm1, log, log1p, log2, sqrt
 
 from holdfast import check
-from holdfast.guarantees.mathematics import privacy
-from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.mathematics import privacy, theorem
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from holdfast.guarantees.mathematics.concentration import (
     kl_range,
     kl_upper,
     laplace_radius,
-    lower_ends,
+    tangents,
 )
 
 
@@ -147,7 +147,7 @@ def test_an_end_does_not_depend_on_the_counts_beside_it(beta):
 
 
 def test_ends_of_no_trials_and_of_no_counts():
-    assert lower_ends([0, 0], 0, 0.1) == [0.0, 0.0]
+    assert tangents([0, 0], 0, 0.1) == 2 * [(0.0, np.inf)]
     assert clopper_pearson_each([], 10, 0.1) == []
     assert clopper_pearson_each([0], 0, 0.1) == [(0.0, 1.0)]
 
@@ -173,13 +173,13 @@ def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypat
 @pytest.mark.usefixtures("without_scipy")
 @pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2])
 def test_steps_from_a_wrong_start_lead_to_the_same_ends(off, monkeypatch):
-    right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._cornish_fisher
+    right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._start
     near = {"rtol": 2 * concentration.CONVERGED, "atol": 1e-15}
 
-    def wrong(n, z, root):
-        return lambda k: np.minimum(0.9999 * k / n, off * start(n, z, root)(k))
+    def wrong(share, expansion, root):
+        return np.minimum(0.9999 * share, off * start(share, expansion, root))
 
-    monkeypatch.setattr(concentration, "_cornish_fisher", wrong)
+    monkeypatch.setattr(concentration, "_start", wrong)
     np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), right, **near)
     alone = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
     np.testing.assert_allclose(np.transpose(alone), right, **near)
@@ -228,3 +228,17 @@ def test_the_range_of_a_budget_is_every_population_within_reach():
     assert 1000 * kl(0.2, low) == pytest.approx(9.0)
     assert 1000 * kl(0.3, high) == pytest.approx(9.0)
     assert kl_range((0.2, 0.3), n=0, r=9.0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("scipy", [True, False])
+def test_an_end_at_another_level_is_above_the_tangent(scipy, monkeypatch):
+    """The end at e^-y times the tail is at least p (1 - y/s), for larger and for smaller tails; nearly so close by."""
+    monkeypatch.setattr(special, "at_hand", lambda: scipy)
+    for count, trials in [(0, 9), (1, 10), (3, 5), (9, 9), (40, 60), (700, 12_000), (11_990, 12_000)]:
+        for tail in (0.3, 1e-3, 1e-9):
+            ((p, slope),) = tangents((count,), trials, tail)
+            for y in (-0.7, -0.1, -1e-3, 1e-3, 0.1, 1.0, 5.0, 30.0):
+                ((there, _),) = tangents((count,), trials, tail * np.exp(-y))
+                assert there >= p * (1 - y / slope) - 1e-8 * p
+                if abs(y) < 0.01 and count:
+                    assert there == pytest.approx(p * (1 - y / slope), rel=1e-5)
