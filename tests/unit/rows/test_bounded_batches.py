@@ -196,8 +196,8 @@ def test_texts_in_memory_do_not_exceed_a_block_when_dealt(
     assert max(hashed) <= 2 * size
     cards = Cards(tmp_path / "t.deck" / "0001")
     known = {row[1]: row for row in FRAME.iter_rows()}
-    many = cards._stored["many"].part("many", 0, ROWS)
-    few = cards._stored["few"].part("few", 0, ROWS)
+    many = cards._columns.stored["many"].part("many", 0, ROWS)
+    few = cards._columns.stored["few"].part("few", 0, ROWS)
     assert set(many.to_list()) <= set(known)
     assert all(known[text][2] == other for text, other in zip(many, few, strict=True) if text is not None)
     assert many.null_count() > 0

@@ -297,15 +297,15 @@ class FolderRows(LocalRows):
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
-        if new:  # the first draw from a column maps its pages, and has it checked before others
-            self._check.hurry([mapped.name for mapped in new])
-            self._spare_memory = populate_in_background(new, self._spare_memory)
-        if isinstance(rows, slice):
-            return
-        for name in columns:
-            for mapped in self._requested.get(name, ()):
-                mapped.request(rows)
+        if self._unpopulated:
+            new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
+            if new:  # the first draw from a column maps its pages, and has it checked before others
+                self._check.hurry([mapped.name for mapped in new])
+                self._spare_memory = populate_in_background(new, self._spare_memory)
+        if self._requested and not isinstance(rows, slice):
+            for name in columns:
+                for mapped in self._requested.get(name, ()):
+                    mapped.request(rows)
 
     def _open_units(self, folder: Path, manifest: Manifest) -> Units | None:
         if manifest.unit is None:
@@ -325,11 +325,13 @@ class FolderRows(LocalRows):
         self._check.require_sound()
 
     def _open(self, folder: Path, position: int, entry: ColumnEntry, rows: int) -> StoredColumn:
-        mapped: list[MappedArray] = []
+        mapped: list[MappedArray] = []  # without dictionaries, which are read now and not again
 
         def array(what: str, dtype: Any, length: int) -> Any:
-            mapped.append(MappedArray(folder / file_name(position, what), np.dtype(dtype), length, self._advice))
-            return mapped[-1].array
+            opened = MappedArray(folder / file_name(position, what), np.dtype(dtype), length, self._advice)
+            if not _read_at_once(opened.name):
+                mapped.append(opened)
+            return opened.array
 
         storage = storage_named(entry.type)
         valid = array("valid", np.bool_, rows) if entry.marked else None
@@ -347,9 +349,9 @@ class FolderRows(LocalRows):
         else:
             raise RowSourceError(f"{folder} has an unknown layout; remove the folder and open again.")
         self._mapped[entry.name] = self._unpopulated[entry.name] = mapped
-        self._requested[entry.name] = [
-            each for each in mapped if each.larger_than_memory and each.array.size in (rows, rows + 1)
-        ]
+        large = [each for each in mapped if each.larger_than_memory and each.array.size in (rows, rows + 1)]
+        if large:
+            self._requested[entry.name] = large
         return stored
 
 
