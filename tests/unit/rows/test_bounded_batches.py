@@ -19,9 +19,10 @@ from holdfast.rows.decks.deck import Cards
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans import header, row_groups, scan
-from holdfast.rows.scans.files import Dialect, scan_path
+from holdfast.rows.scans.files import scan_path
 from holdfast.rows.scans.header import may_have_large_row_groups
 from holdfast.rows.scans.scan import Scan, scan_stream
+from holdfast.rows.scans.texts import Dialect
 
 ROWS, SIZE = 3_000, 20_000
 rng = np.random.default_rng(1)

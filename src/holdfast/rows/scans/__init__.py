@@ -2,6 +2,7 @@
 
 scan        what a scan is; lazy frames, and anything that exports an Arrow stream: DuckDB, PyArrow, pandas, ibis, ...
 files       Parquet, CSV, Arrow, JSON lines: one file, many, a folder of partitions, an object store
+texts       what is particular to CSV and JSON lines
 row_groups  Parquet files with large row groups, page by page
 header      which columns cannot have missing values, as a file's own header says
 objects     files in an object store: which exist, and in which state
