@@ -18,9 +18,9 @@ from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans import header, row_groups, scan
+from holdfast.rows.scans import parquet, scan
 from holdfast.rows.scans.files import scan_path
-from holdfast.rows.scans.header import may_have_large_row_groups
+from holdfast.rows.scans.parquet import may_have_large_row_groups
 from holdfast.rows.scans.scan import Scan, scan_stream
 from holdfast.rows.scans.texts import Dialect
 
@@ -104,7 +104,7 @@ def test_every_scan_yields_batches_of_bounded_size(tmp_path: Path, form: str) ->
 
 
 def test_large_row_groups_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "LARGE", 10_000)
+    monkeypatch.setattr(parquet, "LARGE", 10_000)
     frame = FRAME.with_columns(pl.col("x").cast(pl.Decimal(20, 6)).alias("price"))
     path = tmp_path / "t.parquet"
     frame.write_parquet(path, row_group_size=1_000)
@@ -121,7 +121,7 @@ def test_large_row_groups_are_read_page_by_page(tmp_path: Path, monkeypatch: pyt
 def test_names_that_another_reader_takes_for_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(row_groups, "LARGE", 1)
+    monkeypatch.setattr(parquet, "LARGE", 1)
     frame = FRAME.rename({"many": name})
     frame.write_parquet(tmp_path / "t.parquet")
     found = scan_path(tmp_path / "t.parquet", Dialect())
@@ -131,7 +131,7 @@ def test_names_that_another_reader_takes_for_something_else(
 
 
 def test_a_damaged_file_is_refused_whoever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "LARGE", 1)
+    monkeypatch.setattr(parquet, "LARGE", 1)
     path = tmp_path / "t.parquet"
     FRAME.write_parquet(path, compression="zstd")
     data = bytearray(path.read_bytes())
@@ -217,7 +217,7 @@ def test_the_limits_of_rows_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(header, "_SHORT", 1 << 15)
+    monkeypatch.setattr(parquet, "_SHORT", 1 << 15)
 
     path = tmp_path / "t.parquet"
     FRAME.write_parquet(path, row_group_size=rows)

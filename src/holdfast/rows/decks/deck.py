@@ -33,7 +33,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import Amounts
 from holdfast.queries.query import Query, Values
 from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
-from holdfast.rows.disk.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.disk.folder import MANIFEST, Dealt, FolderRows, Manifest, explained
 from holdfast.rows.disk.posix import fcntl, mmap
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.source import LedgerView
@@ -187,23 +187,8 @@ class Cards(FolderRows):
             raise RowSourceError(f"{folder} holds rows, not cards; deal a deck from them.")
         self.dealt: Dealt = manifest.dealt
 
-    def tallied(
-        self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
-    ) -> NDArray[np.int64]:
-        """Count the randomized outcomes of these cards, which are the draws from number `first` on."""
-        try:
-            return self._tallied(query, rows, first, draws, mass, rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
-
-    def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
-        """Return the values of the query on these cards. Secret."""
-        try:
-            return self._values(query, rows, first, count, rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
+    tallied = explained(FolderRows._tallied)  # of the cards of one question
+    values = explained(FolderRows._values)
 
     @property
     def numbered(self) -> bool:
