@@ -8,7 +8,6 @@ dealt beforehand decides itself which draws a question gets.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
@@ -19,8 +18,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block, tallied
-from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, RowSource
-from holdfast.schema import Schema
+from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, PartOfRows, RowSource
 
 DRAWERS = "drawers"  # the purpose of the ledger's key for them
 _PIECE = 1 << 20  # positions of the shuffle looked up at once
@@ -116,31 +114,12 @@ class Within:
         return self.rows.take(self.selection.indices(self.rows.size, rng))
 
 
-class Drawer:
+class Drawer(PartOfRows):
     """A row source that is part of another: the rows of one drawer."""
 
     def __init__(self, rows: RowSource, drawers: DividedRows, which: int, count: int) -> None:
-        self._rows, self._drawers, self._which, self._count = rows, drawers, which, count
-
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._rows.name
-
-    @property
-    def schema(self) -> Schema:
-        """The table's schema."""
-        return self._rows.schema
-
-    @property
-    def fingerprint(self) -> str:
-        """The table's fingerprint: both drawers share one budget."""
-        return self._rows.fingerprint
-
-    @property
-    def location(self) -> Path | None:
-        """The table's location."""
-        return self._rows.location
+        super().__init__(rows)
+        self._drawers, self._which, self._count = drawers, which, count
 
     def __len__(self) -> int:
         return self._count
@@ -155,8 +134,4 @@ class Drawer:
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return the values of selected rows of the drawer. Secret."""
-        return self._rows.sample(query, Within(selection, self._drawers.rows(self._which)), rng)
-
-    def verify(self) -> None:
-        """Verify the whole table."""
-        self._rows.verify()
+        return self._whole.sample(query, Within(selection, self._drawers.rows(self._which)), rng)
