@@ -1,5 +1,7 @@
 """Tables with long texts are read, hashed, written and dealt in pieces of so many bytes, not only of so many rows."""
 
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -227,3 +229,42 @@ def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int, mo
     long = about.serialized_size > 1 << 15
     assert may_have_large_row_groups(path, largest) == long
     assert long == (rows == 10)
+
+
+MEASURED = """
+import re, sys
+import subprocess
+import sys
+from pathlib import Path
+from holdfast.rows.scans.files import scan_path
+from holdfast.rows.scans.texts import Dialect
+
+def kilobytes(what):
+    return int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+scan = scan_path(sys.argv[1], Dialect())
+scan.open()
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before = kilobytes("VmRSS")
+rows = sum(batch.height for batch in scan.batches())
+print(rows, (kilobytes("VmHWM") - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of a process")
+@pytest.mark.parametrize(
+    ("name", "header", "line"),
+    [("t.csv", "id,x,text\n", '123456,0.25,"a text, in quotes"\n'), ("t.jsonl", "", '{"id": 123456, "text": "one"}\n')],
+)
+def test_memory_does_not_grow_with_a_text_file(name: str, header: str, line: str, tmp_path: Path) -> None:
+    """Polars would map all of it: resident memory would grow by its size, 400 MB."""
+    path, times = tmp_path / name, (400 << 20) // len(line)
+    with path.open("w") as file:
+        file.write(header)
+        for _ in range(100):
+            file.write(line * (times // 100))
+    measured = subprocess.run([sys.executable, "-c", MEASURED, str(path)], check=True, capture_output=True, text=True)
+    rows, megabytes = map(int, measured.stdout.split())
+    assert rows == times // 100 * 100
+    assert megabytes < 300

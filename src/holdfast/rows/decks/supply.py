@@ -31,7 +31,7 @@ from holdfast.randomness import keyed_generator
 from holdfast.rows.decks.cards import chunks
 from holdfast.rows.disk.folder import DIVISION, Manifest
 from holdfast.rows.disk.ingest import write_rows
-from holdfast.rows.disk.partial import swap_in, write_whole
+from holdfast.rows.disk.partial import replace_text, swap_in, write_whole
 from holdfast.rows.fingerprint import Content
 from holdfast.rows.scans.scan import Origin, Scan, skipping
 from holdfast.rows.units import Grouping, lengths_of
@@ -139,8 +139,7 @@ def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
     if tail is not None:
         spool.write(tail)
     units = grouping.starts.size - 1 if tail is not None else 0
-    about.with_suffix(".new").write_text(json.dumps([units, spool.files, spool.rows]), encoding="ascii")
-    about.with_suffix(".new").replace(about)
+    replace_text(about, json.dumps([units, spool.files, spool.rows]))
     return Supply(spool.rows, units, spool.read, unit)
 
 
