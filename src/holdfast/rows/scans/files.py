@@ -46,6 +46,7 @@ class FileScan(LazyScan):
         self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
         self._sources: Sequence[Path | str] = files
         self._text: JsonLines | CsvFiles | None = None
+        self._counted: int | None = None  # the rows of text files, which take long to count
         first = str(where) if not files else files[0].name
         endings = {Path(name).suffix.lower() for name in ([str(where)] if not files else map(str, files))}
         if len(endings) > 1:
@@ -113,11 +114,14 @@ class FileScan(LazyScan):
 
     def rows(self) -> int | None:
         """Count the rows without reading them."""
+        if self._counted is not None:
+            return self._counted
         pieces = None if self._text is None else in_pieces(self._text)
         if pieces is None:
             return super().rows()
         try:
-            return sum(int(piece.select(pl.len()).collect(engine="streaming").item()) for piece in pieces)
+            self._counted = sum(int(piece.select(pl.len()).collect(engine="streaming").item()) for piece in pieces)
+            return self._counted
         except Unbroken:
             return super().rows()
         except UNREADABLE:

@@ -372,18 +372,17 @@ def _is_text(path: Path) -> bool:
 
 def _pieces(path: Path, quote: bytes) -> Iterator[bytes]:
     """Yield a file in pieces that end with a line; no line ends between two quotes."""
-    rest = b""
     with path.open("rb") as file:
-        while block := file.read(PIECE):
-            block = rest + block
-            end = _last_end(block, quote)
+        at, size, total = 0, PIECE, os.fstat(file.fileno()).st_size
+        while at < total and (block := os.pread(file.fileno(), size, at)):
+            end = len(block) if at + len(block) >= total else _last_end(block, quote)
             if end:
                 yield block[:end]
-            rest = block[end:]
-            if quote and len(rest) > _UNBROKEN:
+                at, size = at + end, PIECE
+            elif quote and size >= _UNBROKEN:
                 raise Unbroken
-    if rest:
-        yield rest
+            else:
+                size *= 2
 
 
 def _last_end(block: bytes, quote: bytes) -> int:
