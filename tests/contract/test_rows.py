@@ -312,7 +312,7 @@ def change_content(source: RowSource) -> None:
             file.seek(128)
             file.write(b"\x01")
     else:
-        values = source._stored["whole"].values  # type: ignore[attr-defined]
+        values = source._columns.stored["whole"].values  # type: ignore[attr-defined]
         values.setflags(write=True)
         values[0] += 1
 

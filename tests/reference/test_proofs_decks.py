@@ -19,12 +19,11 @@ from scipy.stats import chi2, norm
 
 import sequences
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import kept as kept_
-from holdfast.rows.decks import sorting
+from holdfast.rows.decks import sorting, supply
 from holdfast.rows.decks.cards import PLACE, Chance, Dealer
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck
-from holdfast.rows.decks.kept import Division
+from holdfast.rows.decks.supply import Division
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.memory import memory_rows
 from sequences import unlikeliness
@@ -355,7 +354,7 @@ def unlike(kept: Callable[[int], tuple[int, ...]], times: int = 4_000) -> float:
 
 
 def test_every_set_of_rows_is_kept_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_, "_PIECE", 2)
+    monkeypatch.setattr(supply, "_PIECE", 2)
     assert unlike(kept_by) > FALSE_ALARM
     assert unlike(of_the_whole_table) < FALSE_ALARM
 

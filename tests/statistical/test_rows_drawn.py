@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from holdfast.rows import draws
+from holdfast.rows import drawers, draws
 from holdfast.rows.draws import Indices, Selection, WithoutReplacement
 from holdfast.rows.open import open_rows
 from plain_query import PlainQuery
@@ -66,6 +66,44 @@ def test_a_biased_draw_is_caught(
 ) -> None:
     monkeypatch.setattr(draws, "with_replacement", mutant)
     assert not tally_is_fair(seed)
+
+
+# Draws from a drawer: its own rows alone, each equally often, whether it has few of all rows or most of them.
+
+
+def drawer_is_fair(kept: int, which: int, seed: int) -> bool:
+    divided = drawers.DividedRows(TABLE, b"k" * 32, kept)
+    drawer = (divided.asked, divided.kept)[which]
+    counts = drawer.tally(WHICH, draws=1_000 * len(drawer), mass=0.0, rng=np.random.default_rng(seed))
+    own = divided.rows(which)
+    assert counts.sum() == counts[own].sum() == 1_000 * len(drawer)
+    return fair(counts[own])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("kept", [20, 100, 180])
+def test_every_row_of_a_drawer_is_drawn_equally_often(kept: int, which: int, seed: int) -> None:
+    assert drawer_is_fair(kept, which, seed)
+
+
+def the_next_of_the_drawer(self: drawers.DividedRows, which: int, count: int, share: float, rng: Generator) -> Indices:
+    """Not drawn again where a row is in the other drawer, but moved on: a row after such rows comes up more often."""
+    own = self.rows(which)
+    return own.take(np.searchsorted(own, rng.integers(0, ROWS, count)), mode="wrap")
+
+
+def the_first_again(self: drawers.DividedRows, which: int, count: int, share: float, rng: Generator) -> Indices:
+    """The first row of the drawer stands in for every row that is in the other one."""
+    some, own = rng.integers(0, ROWS, count), self.rows(which)
+    return np.where(np.isin(some, own), some, own[0])
+
+
+@pytest.mark.parametrize("mutant", [the_next_of_the_drawer, the_first_again])
+def test_rows_of_a_drawer_that_stand_in_for_others_are_caught(
+    mutant: Callable[..., Indices], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawers.DividedRows, "_found", mutant)
+    assert not drawer_is_fair(20, 0, seed)
 
 
 # Parts of one query are asked of draws of their own: the rows of two parts are any two rows.

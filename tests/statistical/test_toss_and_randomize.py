@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from holdfast.queries.query import Values
+from holdfast.rows import draws
 from holdfast.rows.draws import STEPS, coins, outcomes_of, randomized, tallied, tallied_parts, tossed
 
 FALSE_ALARM = 1e-6
@@ -189,6 +190,13 @@ def as_one_part(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArra
     return result
 
 
+def as_many(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray[np.int64]:
+    """As where there are many outcomes: all in one call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draws, "FEW", 0)
+        return randomized(start, mass, rng)
+
+
 def before_they_fall(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray[np.int64]:
     """Sure things in parts, with what a missing value says; other numbers of outcomes are tossed first."""
     start = np.atleast_2d(start)
@@ -204,7 +212,7 @@ STARTS = pytest.mark.parametrize("start", START.values(), ids=START.keys())
 
 
 @STARTS
-@pytest.mark.parametrize("randomize", [randomized, one_by_one, as_one_part, before_they_fall])
+@pytest.mark.parametrize("randomize", [randomized, one_by_one, as_one_part, as_many, before_they_fall])
 def test_counts_have_the_law_of_single_outcomes(seed: int, randomize: Randomize, start: NDArray[np.int64]) -> None:
     assert randomizes_rightly(randomize, start, 0.1, seed)
 

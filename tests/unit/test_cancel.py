@@ -42,15 +42,15 @@ def test_rows_are_drawn_in_blocks_and_no_further_block_is(verb: str, monkeypatch
     monkeypatch.setattr(local, "_BLOCK", 10)
     rows = hf.open({"x": np.arange(100.0)})
     query, work, blocks = build_mean("x > 50", rows.schema), Work(), []
-    evaluate = type(rows)._evaluate
+    about_to_read = type(rows)._about_to_read
 
     def counted(self, *arguments):
         blocks.append(1)
         if len(blocks) == 3:
             work.cancel()
-        return evaluate(self, *arguments)
+        return about_to_read(self, *arguments)
 
-    monkeypatch.setattr(type(rows), "_evaluate", counted)
+    monkeypatch.setattr(type(rows), "_about_to_read", counted)
     rng = np.random.default_rng(1)
     act = {
         "tally": lambda: rows.tally(query, draws=100, mass=0.01, rng=rng),

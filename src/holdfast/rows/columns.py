@@ -10,10 +10,10 @@ Missing values are marked in a separate array of booleans, which exists only if 
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.queries.evaluate import booleans, floats
+from holdfast.queries.query import Function
 from holdfast.rows.draws import Indices
 from holdfast.schema import Type
 
@@ -195,13 +197,6 @@ _SEARCHED = 1 << 18  # bytes in which texts are looked for one by one: so few th
 FEW_TEXTS = 1_000  # up to this many texts, comparing them one by one is faster than Polars
 
 
-class Evaluator(NamedTuple):
-    """How a query is evaluated: on a frame, and on arrays of columns if it can be."""
-
-    of_frame: Callable[[pl.DataFrame], NDArray[Any]]
-    of_arrays: Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]] | None = None
-
-
 class StoredColumn(Protocol):
     """What every layout can do."""
 
@@ -304,15 +299,15 @@ class CodedText:
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
 
     def asked(
-        self, ask: Evaluator, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
+        self, function: Function, rows: Indices | slice, pool: BufferPool, *, every: bool = False
     ) -> NDArray[Any]:
-        """Return the value of each row of a query on this column, evaluating each text among the rows once.
+        """Return the value of each row of a function of this column, evaluating each text among the rows once.
 
         Texts that are not among the rows are not evaluated, since their lengths would show in the time it takes; unless
         the rows are part of a scan, which meets `every` text anyway. A missing value is evaluated like a text, if the
         column can have missing values.
         """
-        codes = self.coded(name, rows, pool)
+        codes = self.coded(function.columns[0], rows, pool)
         in_bytes = codes.tobytes() if codes.dtype == np.uint8 else None  # which Python searches faster than numpy
         if every:
             drawn = np.ones(self.distinct, np.bool_)
@@ -322,7 +317,7 @@ class CodedText:
             drawn = np.zeros(self.distinct, np.bool_)
             codes = codes.astype(np.intp)  # numpy's index type: it would convert others, slowly
             drawn[codes] = True
-        row_values = self._asked(ask, name, drawn)
+        row_values = self._asked(function, drawn)
         table = np.zeros((max(_BYTES, drawn.size), *row_values.shape[1:]), row_values.dtype)
         table[: drawn.size][drawn] = row_values
         if in_bytes is not None and row_values.dtype == np.bool_:
@@ -330,13 +325,13 @@ class CodedText:
         values: NDArray[Any] = table.take(codes.astype(np.intp, copy=False), axis=0, mode="clip")
         return values
 
-    def asked_of(self, ask: Evaluator, name: str, codes: NDArray[np.int64]) -> NDArray[Any]:
+    def asked_of(self, function: Function, codes: NDArray[np.int64]) -> NDArray[Any]:
         """Return the value for each of a few codes."""
-        if ask.of_arrays is not None and self._in_array is not None:
-            return ask.of_arrays({name: self._in_array[codes]})
+        if function.direct is not None and self._in_array is not None:
+            return function.direct({function.columns[0]: self._in_array[codes]})
         drawn = np.zeros(self.distinct, np.bool_)
         drawn[codes] = True
-        values: NDArray[Any] = self._asked(ask, name, drawn)[np.cumsum(drawn)[codes] - 1]
+        values: NDArray[Any] = self._asked(function, drawn)[np.cumsum(drawn)[codes] - 1]
         return values
 
     @cached_property
@@ -366,10 +361,15 @@ class CodedText:
         few = self.valid is None and self.dictionary.len() <= FEW_TEXTS
         return np.array(self.dictionary.to_list(), dtype=object) if few else None
 
-    def _asked(self, ask: Evaluator, name: str, drawn: NDArray[np.bool_]) -> NDArray[Any]:
-        if ask.of_arrays is not None and self._in_array is not None:
-            return ask.of_arrays({name: self._in_array[drawn]})
-        return ask.of_frame(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` would use threads
+    def _asked(self, function: Function, drawn: NDArray[np.bool_]) -> NDArray[Any]:
+        (name,) = function.columns
+        if function.direct is not None and self._in_array is not None:
+            return function.direct({name: self._in_array[drawn]})
+        values = function.series(self._texts_or_none.filter(drawn).alias(name).to_frame())  # `gather` would use threads
+        if function.type is Type.BOOL:
+            return booleans(values)
+        whole = function.type is Type.INT and not function.nullable and not values.null_count()
+        return values.to_numpy() if whole else floats(values)
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)

@@ -8,7 +8,7 @@ dealt beforehand decides itself which draws a question gets.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from math import ceil, sqrt
 
 import numpy as np
 from numpy.random import Generator
@@ -18,12 +18,21 @@ from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.query import Query, Values
-from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block, tallied
-from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, RowSource
-from holdfast.schema import Schema
+from holdfast.rows.draws import (
+    Indices,
+    Selection,
+    WithReplacement,
+    check_key,
+    permuted_block,
+    tallied,
+    with_replacement,
+)
+from holdfast.rows.source import DealtRows, Draws, LedgerView, OnDisk, PartOfRows, RowSource
 
 DRAWERS = "drawers"  # the purpose of the ledger's key for them
 _PIECE = 1 << 20  # positions of the shuffle looked up at once
+_MOST = 0.5  # the share of all rows from which a drawer has most of them
+_SPARE = 5.0  # standard deviations of rows drawn in addition, or more
 
 
 def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
@@ -79,15 +88,16 @@ class DividedRows:
     def __init__(self, rows: RowSource, key: bytes, kept: int) -> None:
         check_key(key)
         self._rows, self._key, self._kept = rows, key, kept
+        self._numbers: dict[int, Indices] = {}
 
     @cached_property
-    def _numbers(self) -> tuple[Indices, Indices]:
-        """The row numbers of both drawers, each in ascending order; computed when the first row is read."""
+    def _inside(self) -> NDArray[np.bool_]:
+        """Whether each row is kept; computed when the first row is read."""
         n = len(self._rows)
         inside = np.zeros(n, np.bool_)
         for start in range(0, self._kept, _PIECE):
             inside[permuted_block(self._key, n, start, min(_PIECE, self._kept - start))] = True
-        return np.flatnonzero(~inside), np.flatnonzero(inside)
+        return inside
 
     @property
     def asked(self) -> "Drawer":
@@ -100,8 +110,30 @@ class DividedRows:
         return Drawer(self._rows, self, 1, self._kept)
 
     def rows(self, which: int) -> Indices:
-        """Return the numbers of the rows in one of the drawers: 0 answers, 1 checks."""
+        """Return the numbers of the rows in one of the drawers, in order: 0 answers, 1 checks."""
+        if which not in self._numbers:
+            self._numbers[which] = np.flatnonzero(self._inside == bool(which))
         return self._numbers[which]
+
+    def drawn(self, which: int, count: int, rng: Generator) -> Indices:
+        """Draw rows of one of the drawers, each uniform and independent.
+
+        From a drawer with most of the rows, all rows are drawn from, and those of the other drawer are left out: a list
+        of its rows would be eight times as large as the marks that say which row is where.
+        """
+        share = (self._kept if which else self._inside.size - self._kept) / self._inside.size
+        if share < _MOST:
+            rows = self.rows(which)
+            return rows.take(with_replacement(rng, rows.size, count))
+        found = self._found(which, count, share, rng)
+        while found.size < count:
+            found = np.concatenate([found, self._found(which, count - found.size, share, rng)])
+        return found[:count]
+
+    def _found(self, which: int, count: int, share: float, rng: Generator) -> Indices:
+        """Draw from all rows; return those in one of the drawers, nearly always at least `count`."""
+        some = with_replacement(rng, self._inside.size, ceil((count + _SPARE * sqrt(count)) / share))
+        return some.compress(self._inside.take(some) == bool(which))
 
 
 @dataclass(frozen=True)
@@ -109,38 +141,23 @@ class Within:
     """A selection of the rows of one drawer."""
 
     selection: Selection
-    rows: Indices
+    drawers: DividedRows
+    which: int
 
     def indices(self, n: int, rng: Generator) -> Indices:
         """Select among the rows of the drawer."""
-        return self.rows.take(self.selection.indices(self.rows.size, rng))
+        if isinstance(self.selection, WithReplacement):
+            return self.drawers.drawn(self.which, self.selection.count, rng)
+        rows = self.drawers.rows(self.which)
+        return rows.take(self.selection.indices(rows.size, rng))
 
 
-class Drawer:
+class Drawer(PartOfRows):
     """A row source that is part of another: the rows of one drawer."""
 
     def __init__(self, rows: RowSource, drawers: DividedRows, which: int, count: int) -> None:
-        self._rows, self._drawers, self._which, self._count = rows, drawers, which, count
-
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._rows.name
-
-    @property
-    def schema(self) -> Schema:
-        """The table's schema."""
-        return self._rows.schema
-
-    @property
-    def fingerprint(self) -> str:
-        """The table's fingerprint: both drawers share one budget."""
-        return self._rows.fingerprint
-
-    @property
-    def location(self) -> Path | None:
-        """The table's location."""
-        return self._rows.location
+        super().__init__(rows)
+        self._drawers, self._which, self._count = drawers, which, count
 
     def __len__(self) -> int:
         return self._count
@@ -155,8 +172,4 @@ class Drawer:
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return the values of selected rows of the drawer. Secret."""
-        return self._rows.sample(query, Within(selection, self._drawers.rows(self._which)), rng)
-
-    def verify(self) -> None:
-        """Verify the whole table."""
-        self._rows.verify()
+        return self._whole.sample(query, Within(selection, self._drawers, self._which), rng)

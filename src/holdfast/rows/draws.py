@@ -221,7 +221,7 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 Counts = NDArray[np.int64]
 
 STEPS = 1 << 16  # what 16 random bits can distinguish
-FEW = 64  # up to this many, outcomes are randomized faster one by one
+FEW = 12  # up to this many, outcomes are randomized faster one by one
 
 
 def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:

@@ -14,21 +14,12 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import Expression, silence
-from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, RowValues, Values
+from holdfast.queries.evaluate import silence
+from holdfast.queries.query import Composed, Folded, Packed, Packing, Query, Values
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import (
-    BufferPool,
-    CodedText,
-    Numbers,
-    PackedText,
-    Storage,
-    StoredColumn,
-    take_into,
-)
-from holdfast.rows.combinations import Combinations, evaluator_of
+from holdfast.rows.columns import CodedText, PackedText, Storage, StoredColumn
 from holdfast.rows.disk.packs import KeptElsewhere, Packs
 from holdfast.rows.draws import (
     AllRows,
@@ -40,19 +31,17 @@ from holdfast.rows.draws import (
     tallied,
     tallied_parts,
 )
+from holdfast.rows.evaluation import POOL, StoredColumns, height
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.units import Units, sums
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to make the overhead negligible, few enough to stay in cache
 _SCAN = 8  # blocks of consecutive rows folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # a block has fewer rows if values are long
 _LINES_BYTES = 2 << 20  # packed lines at once: more exceeds the cache; with less, numpy's overhead dominates
 _PIECE = 1 << 18  # rows hashed at once
-_MANY = 1 << 16  # from this many consecutive rows on, Polars is faster; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
-
-_pool = BufferPool()
 
 
 class LocalRows:
@@ -75,8 +64,7 @@ class LocalRows:
         self._units = units
         self._count = rows if units is None else len(units)  # how many rows, or units, there are to draw from
         self._storages = {column.name: storage for column, storage, _ in columns}
-        self._stored = {column.name: stored for column, _, stored in columns}
-        self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
+        self._columns = StoredColumns({column.name: stored for column, _, stored in columns})
         self._schema = Schema(tuple(column for column, _, _ in columns if column.name != unit), name, unit)
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
@@ -136,14 +124,16 @@ class LocalRows:
     ) -> NDArray[np.int64]:
         """Count the randomized outcomes of the chosen rows or units, which are draws `first`, `first` + 1, ..."""
         checkpoint()
-        _pool.reset()
+        POOL.reset()
         outcomes, parts = query.statistic.outcomes, query.parts
         # Evaluate within this call, so that no reference remains: the next block reuses the memory.
         if parts == 1:
-            if (counted := self._combinations(query, chosen)) is not None:
-                return tallied(counted[0], outcomes, mass, rng, counted[1])
+            if isinstance(query, Composed) and self._units is None and not query.weighs:  # nearly always
+                self._about_to_read(chosen, query.columns)
+                row_values, times = self._columns.counted(query.functions, chosen)
+                return tallied(query.combined(row_values), outcomes, mass, rng, times)
             return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
-        part, draw = _numbers(first, _height(chosen), draws)
+        part, draw = _numbers(first, height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
         return tallied_parts(values, outcomes, mass, rng, part, parts)
 
@@ -168,16 +158,16 @@ class LocalRows:
         for rows in _slices(self._rows, _SCAN * self.block(query)):
             checkpoint()
             self._about_to_read(rows, query.columns)
-            total = total + query.fold(self._row_values(query.functions, rows, scan=True))
+            total = total + query.fold(self._columns.values(query.functions, rows, scan=True))
         return total
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return the values of the chosen rows or units: draws `first`, `first` + 1, ..., with `count` in each part."""
         checkpoint()
-        _pool.reset()
+        POOL.reset()
         if query.parts == 1:
             return self._ask(query, chosen, first, rng)
-        part, draw = _numbers(first, _height(chosen), count)
+        part, draw = _numbers(first, height(chosen), count)
         return self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
 
     def frame(self, chosen: Indices) -> pl.DataFrame:
@@ -185,12 +175,12 @@ class LocalRows:
 
         Secret: only for splitting a table before its first question.
         """
-        _pool.reset()
+        POOL.reset()
         rows = chosen
         if self._units is not None:
             (together,) = self._units.all_rows(chosen, self._rows)
             rows = together.rows
-        return self._frame(rows, tuple(self._stored)).clone()
+        return self._frame(rows, tuple(self._columns.stored)).clone()
 
     def ids(self, column: str) -> pl.Series:
         """Return the column that names the rows of a board, in order. Public: submitters have these ids."""
@@ -243,9 +233,9 @@ class LocalRows:
         return all_of_it.drop_nulls().unique().sort().to_list()
 
     def _column(self, name: str) -> StoredColumn:
-        if name not in self._stored:
+        if name not in self._columns.stored:
             self._schema[name]  # raises, with a suggestion
-        return self._stored[name]
+        return self._columns.stored[name]
 
     def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         """Return the values of chosen rows or units for a query of one part."""
@@ -283,17 +273,17 @@ class LocalRows:
         if chosen.size > len(units):
             chosen, places = np.unique(chosen, return_inverse=True)
         counted, total = np.zeros(chosen.size), np.zeros(chosen.size)
-        direct = query.contributions_directly
-        if not all(name in self._plain for name in query.columns):
+        direct, plain = query.contributions_directly, self._columns.plain
+        if not all(name in plain for name in query.columns):
             direct = None
         for together in units.all_rows(chosen, self.block(query)):
             checkpoint()
-            _pool.reset()
+            POOL.reset()
             if direct is None:
                 counting, adds = query.contributions(self._frame(together.rows, query.columns))
             else:
                 self._about_to_read(together.rows, query.columns)
-                counting, adds = direct({name: together.values(self._plain[name], _pool) for name in query.columns})
+                counting, adds = direct({name: together.values(plain[name], POOL) for name in query.columns})
             these = slice(together.begin, together.begin + together.counts.size)
             counted[these] += together.counts if counting is None else sums(counting, together.ends)
             total[these] += sums(adds, together.ends)
@@ -304,84 +294,11 @@ class LocalRows:
         """Evaluate a query of one part on these rows, which are its draws `first`, `first` + 1, ..."""
         if isinstance(query, Composed):
             self._about_to_read(rows, query.columns)
-            return query.combined(self._row_values(query.functions, rows))
+            return query.combined(self._columns.values(query.functions, rows))
         if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, query.columns))
-        draw = np.arange(first, first + _height(rows))
+        draw = np.arange(first, first + height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
-
-    def _row_values(
-        self, functions: Sequence[Function], rows: Indices | slice, *, scan: bool = False
-    ) -> list[RowValues]:
-        """Return each function's values on these rows, in the fastest way for it; `scan` if all rows are read."""
-        arrays: dict[str, NDArray[Any]] = {}  # so that a column that several functions read is read once
-        found: list[Any] = []
-        left: list[int] = []
-        for place, function in enumerate(functions):
-            columns, direct = function.columns, function.direct
-            if direct is not None and self._on_plain(function):
-                for name in columns:
-                    if name not in arrays:
-                        values = self._plain[name]
-                        arrays[name] = values[rows] if isinstance(rows, slice) else take_into(values, rows, _pool)
-                many = isinstance(rows, slice) and rows.stop - rows.start >= _MANY and function.type is Type.BOOL
-                found.append(direct(_in_bits(arrays, columns) if many else arrays))
-                continue
-            texts = self._texts_of(function, rows)
-            if texts is not None:
-                found.append(texts.asked(evaluator_of(function), columns[0], rows, _pool, every=scan))
-                continue
-            found.append(self._numbers_of(function, rows))
-            if found[-1] is None:
-                left.append(place)
-        if left:
-            frame = self._read(rows, tuple(dict.fromkeys(name for place in left for name in functions[place].columns)))
-            for place in left:
-                found[place] = functions[place].series(frame)
-        return found
-
-    def _numbers_of(self, function: Function, rows: Indices | slice) -> NDArray[np.float64] | None:
-        """Return the numbers of drawn rows, NaN where one is missing, if the function is just a column; else None."""
-        # Among functions evaluated on whole columns, only a plain column is a number; all others are true or false.
-        if isinstance(rows, slice) or not isinstance(function, Expression) or not function.type.is_number:
-            return None
-        stored = self._stored[function.columns[0]]
-        return None if function.direct is None or not isinstance(stored, Numbers) else stored.floats(rows, _pool)
-
-    def _combinations(self, query: Query, rows: Indices | slice) -> tuple[Values, NDArray[np.int64]] | None:
-        """Return the outcome of each combination of texts and conditions among these rows, and how many rows have it.
-
-        None if the query depends on anything else, or if there could be too many combinations.
-        """
-        if self._units is not None or query.weighs or not isinstance(query, Composed):
-            return None
-        functions = query.functions
-        found = Combinations.of(functions, _height(rows), self._on_plain, lambda one: self._texts_of(one, rows))
-        if found is None:
-            return None
-        self._about_to_read(rows, query.columns)
-        bits = self._row_values([functions[place] for place in found.conditions], rows) if found.conditions else ()
-        row_values, times = found.counted(rows, bits, _pool)
-        return query.combined(row_values), times
-
-    def _on_plain(self, function: Function) -> bool:
-        """Whether a function can be evaluated on arrays of stored values, none of which is missing."""
-        return function.direct is not None and self._plain.keys() >= set(function.columns)
-
-    def _texts_of(self, function: Function, rows: Indices | slice) -> CodedText | None:
-        """Return the one column that a function reads, if evaluating each of its texts once can replace each row.
-
-        Not for a caller's own function, which must see one row per draw.
-        """
-        if function.identity is None or not (function.type is Type.BOOL or function.type.is_number):
-            return None
-        return self._few_texts(function.columns, rows)
-
-    def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
-        """Return the one column that is read, if it has no more distinct texts than there are rows."""
-        stored = self._stored[columns[0]] if len(columns) == 1 else None
-        few = isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
-        return stored if few else None  # type: ignore[return-value]
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
@@ -426,19 +343,7 @@ class LocalRows:
 
     def _frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
         self._about_to_read(rows, columns)
-        return self._read(rows, columns)
-
-    def _read(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
-        if not columns:
-            return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
-        first, *others = (self._series(name, rows) for name in columns)
-        # Stacked, because building from a list renames a column whose name is empty, and building from a dict is slow.
-        frame = first.to_frame()
-        return frame.hstack(others) if others else frame
-
-    def _series(self, name: str, rows: Indices | slice) -> pl.Series:
-        stored = self._column(name)
-        return stored.part(name, rows.start, rows.stop) if isinstance(rows, slice) else stored.take(name, rows, _pool)
+        return self._columns.frame(rows, columns)
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         """Hook before these rows are read: may refuse, or make reading them faster."""
@@ -460,12 +365,12 @@ class LocalRows:
     def _hash_content(self) -> str:
         digests = []
         moved = None if self._units is None else self._units.moved
-        for name, stored in self._stored.items():
+        for name, stored in self._columns.stored.items():
             digest = ColumnDigest(name, self._storages[name])
             for start in range(0, self._rows, _PIECE):
                 stop = min(start + _PIECE, self._rows)
-                _pool.reset()
-                part = stored.part(name, start, stop) if moved is None else stored.take(name, moved[start:stop], _pool)
+                POOL.reset()
+                part = stored.part(name, start, stop) if moved is None else stored.take(name, moved[start:stop], POOL)
                 digest.add(part)
             digests.append(digest)
         return fingerprint_of(digests)
@@ -479,23 +384,12 @@ def _slices(rows: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def _in_bits(arrays: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> Mapping[str, Any]:
-    """Return numbers as Polars series: comparing many at once then gives bits, which are less to write."""
-    if not columns or any(arrays[name].dtype != np.float64 for name in columns):
-        return arrays
-    return {name: pl.Series(arrays[name]) for name in columns}
-
-
-def _height(rows: Indices | slice) -> int:
-    return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.size
-
-
 def _indices(rows: Indices | slice) -> Indices:
     return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
 def _floats(count: int) -> Packed:
-    return _pool(np.dtype(np.float32), count)
+    return POOL(np.dtype(np.float32), count)
 
 
 @lru_cache(64)

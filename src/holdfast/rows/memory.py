@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.columns import (
+    CodedText,
     Numbers,
     SeriesText,
     Storage,
     StoredColumn,
+    code_type,
     refuse_contradiction,
     refuse_missing,
     storage_of,
@@ -24,6 +26,7 @@ from holdfast.rows.source import ColumnLike, FrameLike
 from holdfast.rows.units import check_unit, grouped
 from holdfast.schema import Column, Schema, Type
 
+MOST_TEXTS = 1 << 16  # distinct ones, so that a code has at most two bytes
 _CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, pl.exceptions.PolarsError)
 
 
@@ -140,12 +143,24 @@ def _stored(series: pl.Series, storage: Storage) -> tuple[StoredColumn, bool]:
     """Return a column at rest, and whether a value is missing."""
     missing = series.null_count() > 0
     if storage.numpy is None:
-        return SeriesText(series.cast(pl.String).rechunk()), missing
+        return _stored_texts(series.cast(pl.String).rechunk()), missing
     values, valid = physical(series, storage)
     values = values.copy()  # even a frame may share memory with an array that the caller still writes to
     values.setflags(write=False)  # a scan evaluates queries directly on these arrays
     missing = missing or (storage.type is Type.FLOAT and bool(np.isnan(values).any()))
     return Numbers(storage, values, valid, missing), missing
+
+
+def _stored_texts(texts: pl.Series) -> StoredColumn:
+    """Return texts as codes into a dictionary, so that each is evaluated once, unless too many are distinct."""
+    if texts.head(2 * MOST_TEXTS).drop_nulls().n_unique() > MOST_TEXTS:  # usually seen soon
+        return SeriesText(texts)
+    dictionary = texts.drop_nulls().unique(maintain_order=True)
+    if dictionary.len() > MOST_TEXTS:
+        return SeriesText(texts)
+    codes = texts.cast(pl.Enum(dictionary)).to_physical().fill_null(0).to_numpy().astype(code_type(dictionary.len()))
+    valid = texts.is_not_null().to_numpy() if texts.null_count() else None
+    return CodedText(codes, dictionary if dictionary.len() else pl.Series([""]), valid)
 
 
 def _series(name: str, values: ColumnLike) -> pl.Series:

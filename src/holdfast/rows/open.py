@@ -20,10 +20,11 @@ from holdfast.rows.decks.deck import Deck, is_deck
 from holdfast.rows.disk.folder import MANIFEST, FolderRows
 from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.files import FORMATS, SHEETS, Dialect, scan_path, scan_paths
+from holdfast.rows.scans.files import FORMATS, SHEETS, scan_path, scan_paths
 from holdfast.rows.scans.lakes import scan_lake
 from holdfast.rows.scans.postgres import POSTGRES, scan_postgres
 from holdfast.rows.scans.scan import Scan, scan_stream
+from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 

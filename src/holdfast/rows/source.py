@@ -115,6 +115,37 @@ class RowSource(RowVerbs, Protocol):
         ...
 
 
+class PartOfRows:
+    """Some rows of another source: it has the name, the columns and the budget of the whole."""
+
+    def __init__(self, whole: RowSource) -> None:
+        self._whole = whole
+
+    @property
+    def name(self) -> str:
+        """The name of the whole."""
+        return self._whole.name
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the whole."""
+        return self._whole.schema
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the whole."""
+        return self._whole.fingerprint
+
+    @property
+    def location(self) -> Path | None:
+        """The location of the whole."""
+        return self._whole.location
+
+    def verify(self) -> None:
+        """Verify the whole."""
+        self._whole.verify()
+
+
 class Folds(Protocol):
     """An optional ability of a row source: totals over all rows in one pass, instead of `sample` of all rows."""
 

@@ -21,7 +21,8 @@ from holdfast.rows.draws import Indices, without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans.files import Dialect, FileScan
+from holdfast.rows.scans.files import FileScan
+from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource, Table
 from holdfast.session.beside import EXPLORE, HELD, ledger_beside, witnesses_beside
 from holdfast.session.session import Session

@@ -1,5 +1,7 @@
 """Tables with long texts are read, hashed, written and dealt in pieces of so many bytes, not only of so many rows."""
 
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans import header, row_groups, scan
-from holdfast.rows.scans.files import Dialect, scan_path
-from holdfast.rows.scans.header import may_have_large_row_groups
+from holdfast.rows.scans import parquet, scan
+from holdfast.rows.scans.files import scan_path
+from holdfast.rows.scans.parquet import may_have_large_row_groups
 from holdfast.rows.scans.scan import Scan, scan_stream
+from holdfast.rows.scans.texts import Dialect
 
 ROWS, SIZE = 3_000, 20_000
 rng = np.random.default_rng(1)
@@ -103,7 +106,7 @@ def test_every_scan_yields_batches_of_bounded_size(tmp_path: Path, form: str) ->
 
 
 def test_large_row_groups_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "LARGE", 10_000)
+    monkeypatch.setattr(parquet, "LARGE", 10_000)
     frame = FRAME.with_columns(pl.col("x").cast(pl.Decimal(20, 6)).alias("price"))
     path = tmp_path / "t.parquet"
     frame.write_parquet(path, row_group_size=1_000)
@@ -120,7 +123,7 @@ def test_large_row_groups_are_read_page_by_page(tmp_path: Path, monkeypatch: pyt
 def test_names_that_another_reader_takes_for_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(row_groups, "LARGE", 1)
+    monkeypatch.setattr(parquet, "LARGE", 1)
     frame = FRAME.rename({"many": name})
     frame.write_parquet(tmp_path / "t.parquet")
     found = scan_path(tmp_path / "t.parquet", Dialect())
@@ -130,7 +133,7 @@ def test_names_that_another_reader_takes_for_something_else(
 
 
 def test_a_damaged_file_is_refused_whoever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "LARGE", 1)
+    monkeypatch.setattr(parquet, "LARGE", 1)
     path = tmp_path / "t.parquet"
     FRAME.write_parquet(path, compression="zstd")
     data = bytearray(path.read_bytes())
@@ -196,8 +199,8 @@ def test_texts_in_memory_do_not_exceed_a_block_when_dealt(
     assert max(hashed) <= 2 * size
     cards = Cards(tmp_path / "t.deck" / "0001")
     known = {row[1]: row for row in FRAME.iter_rows()}
-    many = cards._stored["many"].part("many", 0, ROWS)
-    few = cards._stored["few"].part("few", 0, ROWS)
+    many = cards._columns.stored["many"].part("many", 0, ROWS)
+    few = cards._columns.stored["few"].part("few", 0, ROWS)
     assert set(many.to_list()) <= set(known)
     assert all(known[text][2] == other for text, other in zip(many, few, strict=True) if text is not None)
     assert many.null_count() > 0
@@ -216,7 +219,7 @@ def test_the_limits_of_rows_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(header, "_SHORT", 1 << 15)
+    monkeypatch.setattr(parquet, "_SHORT", 1 << 15)
 
     path = tmp_path / "t.parquet"
     FRAME.write_parquet(path, row_group_size=rows)
@@ -226,3 +229,42 @@ def test_the_footer_tells_how_large_row_groups_are(tmp_path: Path, rows: int, mo
     long = about.serialized_size > 1 << 15
     assert may_have_large_row_groups(path, largest) == long
     assert long == (rows == 10)
+
+
+MEASURED = """
+import re, sys
+import subprocess
+import sys
+from pathlib import Path
+from holdfast.rows.scans.files import scan_path
+from holdfast.rows.scans.texts import Dialect
+
+def kilobytes(what):
+    return int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+scan = scan_path(sys.argv[1], Dialect())
+scan.open()
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before = kilobytes("VmRSS")
+rows = sum(batch.height for batch in scan.batches())
+print(rows, (kilobytes("VmHWM") - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of a process")
+@pytest.mark.parametrize(
+    ("name", "header", "line"),
+    [("t.csv", "id,x,text\n", '123456,0.25,"a text, in quotes"\n'), ("t.jsonl", "", '{"id": 123456, "text": "one"}\n')],
+)
+def test_memory_does_not_grow_with_a_text_file(name: str, header: str, line: str, tmp_path: Path) -> None:
+    """Polars would map all of it: resident memory would grow by its size, 400 MB."""
+    path, times = tmp_path / name, (400 << 20) // len(line)
+    with path.open("w") as file:
+        file.write(header)
+        for _ in range(100):
+            file.write(line * (times // 100))
+    measured = subprocess.run([sys.executable, "-c", MEASURED, str(path)], check=True, capture_output=True, text=True)
+    rows, megabytes = map(int, measured.stdout.split())
+    assert rows == times // 100 * 100
+    assert megabytes < 300

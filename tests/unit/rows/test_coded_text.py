@@ -11,11 +11,12 @@ import pytest
 import holdfast as hf
 from holdfast.queries.build import build_difference, build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
-from holdfast.rows import draws, local
-from holdfast.rows.columns import TEXT, BufferPool, CodedText, Evaluator, PackedText
-from holdfast.rows.combinations import counts_of
+from holdfast.rows import draws, evaluation, memory
+from holdfast.rows.columns import TEXT, BufferPool, CodedText, PackedText, SeriesText
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.draws import AllRows
+from holdfast.rows.evaluation import counts_of
+from holdfast.schema import Type
 
 TEXTS = ["a", "b", "b", "c"] * 50
 ASKED = ["s = 'b'", "s < 'c' and length(s) = 1", "s like 'c%'"]
@@ -37,7 +38,7 @@ def tally(source: Any, query: Any, draws: int = 100) -> list[int]:
 def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = build_mean(text, source.schema)
     once = tally(source, query)
-    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
+    monkeypatch.setattr(source._columns, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
     assert 0 < once[1] < 100
 
@@ -45,7 +46,7 @@ def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkey
 def test_a_histogram_too(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     query = build_histogram("s", source.schema, categories=["c", "b"])
     once = tally(source, query)
-    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
+    monkeypatch.setattr(source._columns, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
 
 
@@ -69,8 +70,8 @@ def test_texts_beside_numbers_and_missing_ones(build: Any, tmp_path: Path, monke
     source = hf.open(tmp_path / "mixed.parquet", progress=False)
     query, chosen, rng = build(source.schema), Chosen(*range(200)), np.random.default_rng(0)
     once = source.sample(query, chosen, rng)
-    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
-    monkeypatch.setattr(source, "_plain", {})
+    monkeypatch.setattr(source._columns, "_few_texts", lambda *_: None)
+    monkeypatch.setattr(source._columns, "plain", {})
     every = source.sample(query, chosen, rng)
     np.testing.assert_array_equal(once, every)
     assert once.dtype == every.dtype
@@ -107,15 +108,16 @@ def test_each_combination_once_gives_what_each_row_gives(
     pl.DataFrame(COMBINED).write_parquet(tmp_path / "combined.parquet")
     source = hf.open(tmp_path / "combined.parquet", progress=False, complete=["t", "x", "y"])
     query, chosen = build(source.schema), np.random.default_rng(3).integers(0, 1_000, 9_000)
-    counted = source._combinations(query, chosen)
-    assert counted is not None
-    assert len(counted[0]) < counted[1].sum() == 9_000
+    row_values, times = source._columns.counted(query.functions, chosen)
+    assert times is not None
+    values = query.combined(row_values)
+    assert len(values) < times.sum() == 9_000
     of_rows = np.asarray(source.sample(query, Chosen(*chosen.tolist()), np.random.default_rng(0)))
-    assert counted[0].dtype == of_rows.dtype
-    np.testing.assert_array_equal(np.sort(np.repeat(counted[0], counted[1], axis=0), axis=0), np.sort(of_rows, axis=0))
+    assert values.dtype == of_rows.dtype
+    np.testing.assert_array_equal(np.sort(np.repeat(values, times, axis=0), axis=0), np.sort(of_rows, axis=0))
     once = tally(source, query, draws=9_000)
-    monkeypatch.setattr(source, "_combinations", lambda *_: None)
-    if not ((counted[0] > 0) & (counted[0] < 1)).any():  # otherwise coins are tossed, in another order
+    monkeypatch.setattr(evaluation, "_EACH", 10**9)
+    if not ((values > 0) & (values < 1)).any():  # otherwise coins are tossed, in another order
         assert once == tally(source, query, draws=9_000)
     assert sum(once) == 9_000
 
@@ -123,15 +125,19 @@ def test_each_combination_once_gives_what_each_row_gives(
 def test_no_combinations_of_numbers_or_of_so_many_that_their_number_would_show(tmp_path: Path) -> None:
     """How many occur among the drawn rows depends on the rows, and each of them takes time."""
     pl.DataFrame(COMBINED).write_parquet(tmp_path / "combined.parquet")
-    source = hf.open(tmp_path / "combined.parquet", progress=False)
+    source: Any = hf.open(tmp_path / "combined.parquet", progress=False)
+
+    def combined(query: Any, rows: Any) -> bool:
+        return source._columns.counted(query.functions, rows)[1] is not None
+
     rows = np.arange(100)
-    assert source._combinations(build_mean("x", source.schema, within=(0, 1_000), where="s = 'a'"), rows) is None
-    assert source._combinations(build_mean("t = 'text 1'", source.schema, where="s = 'a'"), rows) is None
-    assert source._combinations(build_mean("x > 5", source.schema), rows) is None
+    assert not combined(build_mean("x", source.schema, within=(0, 1_000), where="s = 'a'"), rows)
+    assert not combined(build_mean("t = 'text 1'", source.schema, where="s = 'a'"), rows)
+    assert not combined(build_mean("x > 5", source.schema), rows)
     pairs = build_mean("t = 'text 1'", source.schema, where="s = 'a'")  # 61 texts, and 4 with the missing one
     limit = 16 * 61 * 4
-    assert source._combinations(pairs, np.arange(limit - 1) % 1_000) is None
-    assert source._combinations(pairs, np.arange(limit) % 1_000) is not None
+    assert not combined(pairs, np.arange(limit - 1) % 1_000)
+    assert combined(pairs, np.arange(limit) % 1_000)
 
 
 def test_one_row_that_must_be_tossed_for_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,28 +156,42 @@ def test_one_row_that_must_be_tossed_for_does_not_show(tmp_path: Path, monkeypat
     assert not seen
 
 
-@pytest.mark.parametrize("most", [1, 3, 12, 13, 200])
+@pytest.mark.parametrize("most", [1, 8, 9, 64, 65, 256])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_numbers_are_counted_alike_whether_there_are_few_or_many(most: int, dtype: Any) -> None:
-    numbers = np.random.default_rng(most).integers(0, most, 1_001).astype(dtype)
+@pytest.mark.parametrize("count", [1, 2, 1_000, 1_001])
+def test_numbers_are_counted_alike_whether_there_are_few_or_many(most: int, dtype: Any, count: int) -> None:
+    numbers = np.random.default_rng(most).integers(0, most, count).astype(dtype)
     found = counts_of(numbers, most)
     assert found.tolist() == np.bincount(numbers, minlength=most).tolist()
     assert found.dtype == np.int64
 
 
+class Asking:
+    """A function of the column s, evaluated on frames."""
+
+    columns, direct, nullable, identity, work = ("s",), None, True, "a function", 1
+
+    def __init__(self, of: Any, type_: Type) -> None:
+        self.series, self.type = of, type_
+
+
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize(
-    "of", [lambda s: (s == "b").fill_null(value=False), lambda s: (s.str.len_bytes() / 2).fill_null(0.0)]
+    ("type_", "of"),
+    [
+        (Type.BOOL, lambda s: (s == "b").fill_null(value=False)),
+        (Type.FLOAT, lambda s: (s.str.len_bytes() / 2).fill_null(0.0)),
+    ],
 )
-def test_short_codes_and_long_ones_give_the_same(of: Any, dtype: Any, missing: bool) -> None:
+def test_short_codes_and_long_ones_give_the_same(type_: Type, of: Any, dtype: Any, missing: bool) -> None:
     texts, codes = pl.Series(["a", "b", "never drawn"]), np.array([0, 1, 1, 2, 0], dtype)
     column = CodedText(codes, texts, np.array([True, True, False, True, True]) if missing else None)
     seen: list[Any] = []
-    ask = Evaluator(lambda rows: (seen.extend(rows["s"]), of(rows["s"]).to_numpy())[1])
+    ask = Asking(lambda rows: (seen.extend(rows["s"]), of(rows["s"]))[1], type_)
     drawn = np.array([4, 1, 1, 2, 0])
     expected = [None if missing and row == 2 else texts[int(codes[row])] for row in drawn]
-    values = column.asked(ask, "s", drawn, BufferPool())
+    values = column.asked(ask, drawn, BufferPool())
     assert values.tolist() == of(pl.Series("s", expected)).to_list()
     assert set(seen) == set(expected)
 
@@ -180,7 +200,7 @@ def test_short_codes_and_long_ones_give_the_same(of: Any, dtype: Any, missing: b
 def test_a_code_without_a_text_is_damage(dtype: Any) -> None:
     column = CodedText(np.array([0, 2], dtype), pl.Series(["a", "b"]))
     with pytest.raises(IndexError):
-        column.asked(Evaluator(lambda rows: rows["s"].is_null().to_numpy()), "s", np.array([1]), BufferPool())
+        column.asked(Asking(lambda rows: rows["s"].is_null(), Type.BOOL), np.array([1]), BufferPool())
 
 
 class Chosen:
@@ -273,7 +293,7 @@ def test_no_text_is_asked_that_is_not_among_consecutive_rows(tmp_path: Path, mon
     seen: set[str] = set()
     plain = Expression.series
     monkeypatch.setattr(Expression, "series", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
-    source._row_values(build_mean("upper(s) >= 'B'", source.schema).functions, slice(0, 100))
+    source._columns.values(build_mean("upper(s) >= 'B'", source.schema).functions, slice(0, 100))
     assert seen == {"a", "b"}
 
 
@@ -294,5 +314,39 @@ def test_many_rows_in_a_row_say_what_few_say(build: Any, column: str, monkeypatc
     rows: Any = hf.open(pl.DataFrame({"x": [0.0, 1.0, 2.0, 3.0] * 50, "y": [0.0, 1.0, 2.0, None] * 50}))
     query, rng = build(column, rows.schema), np.random.default_rng(0)
     few = rows.sample(query, AllRows(), rng)
-    monkeypatch.setattr(local, "_MANY", 1)
+    monkeypatch.setattr(evaluation, "_MANY", 1)
     np.testing.assert_array_equal(rows.sample(query, AllRows(), rng), few)
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+@pytest.mark.parametrize(
+    "texts", [["b", "a", None, "b", ""] * 40, [None] * 200, ["é"] * 200, [str(number // 2) for number in range(200)]]
+)
+def test_texts_in_memory_are_kept_as_codes_and_answer_alike(
+    texts: list[str | None], dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pl.DataFrame({"s": pl.Series(texts, dtype=pl.String).cast(dtype)})
+    coded: Any = hf.open(frame)
+    monkeypatch.setattr(memory, "_stored_texts", SeriesText)
+    as_series: Any = hf.open(frame)
+    assert isinstance(coded._columns.stored["s"], CodedText)
+    assert coded.fingerprint == as_series.fingerprint
+    assert coded.texts("s") == as_series.texts("s")
+    assert coded.frame(np.arange(200))["s"].to_list() == as_series.frame(np.arange(200))["s"].to_list() == texts
+    for query in (
+        build_mean("s = 'a'", coded.schema),
+        build_mean("length(s)", coded.schema, within=(0, 5)),
+        build_histogram("s", coded.schema, categories=["b", "7"]),
+    ):
+        found, same = (one.sample(query, AllRows(), np.random.default_rng(1)) for one in (coded, as_series))
+        np.testing.assert_array_equal(found, same)
+
+
+@pytest.mark.parametrize("texts", [["a", "b", "c", None] * 9, ["a"] * 9 + ["b", "c"]], ids=["soon", "late"])
+def test_texts_in_memory_are_not_coded_if_many_are_distinct(
+    texts: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most, kind in ((3, CodedText), (2, SeriesText)):
+        monkeypatch.setattr(memory, "MOST_TEXTS", most)
+        rows: Any = hf.open({"s": texts})
+        assert isinstance(rows._columns.stored["s"], kind)

@@ -20,7 +20,6 @@ from holdfast.rows import fingerprint as content_
 from holdfast.rows.columns import PackedText
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing
-from holdfast.rows.decks import deck as deck_
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.rows.decks.sorting import Runs, in_order
@@ -459,31 +458,18 @@ def test_an_engine_is_one_file_and_one_line(table: Path, deck: Deck, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("text", "short"),
+    "text",
     [
-        ("id > 2500", True),
-        ("id > 700 AND id < 4000 OR NOT id = 3", True),
-        ("x > 0.5", False),  # values may be missing
-        ("kind = 'kind 3'", False),
-        ("id % 2 = 0", False),  # not a comparison of columns
+        "id > 2500",
+        "id > 700 AND id < 4000 OR NOT id = 3",
+        "x > 0.5",  # values may be missing
+        "kind = 'kind 3'",
+        "id % 2 = 0",  # not a comparison of columns
     ],
 )
-def test_the_short_way_to_a_share_finds_what_the_long_one_does(
-    deck: Deck, monkeypatch: pytest.MonkeyPatch, text: str, short: bool
-) -> None:
+def test_a_share_of_cards_is_what_a_frame_of_them_says(deck: Deck, text: str) -> None:
     (cards,) = deck._deals
-    query, rows = build_mean(text, deck.schema), slice(3_000, 7_000)
-    found = cards.tallied(query, rows, 0, 4_000, 0.01, np.random.default_rng(5))
-    assert (cards._share(query, rows) is not None) == short
-    monkeypatch.setattr(Cards, "_share", lambda self, query, rows: None)
-    np.testing.assert_array_equal(cards.tallied(query, rows, 0, 4_000, 0.01, np.random.default_rng(5)), found)
-
-
-def test_the_short_way_is_not_for_many_cards_nor_for_groups(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
-    (cards,) = deck._deals
-    share = build_mean("id > 2500", deck.schema)
-    group = build_mean("id > 2500", deck.schema, where="id < 4000")
-    assert cards._share(group, slice(0, 10)) is None
-    monkeypatch.setattr(deck_, "_MANY", 10)
-    assert cards._share(share, slice(0, 9)) is not None
-    assert cards._share(share, slice(0, 10)) is None
+    query = build_mean(text, deck.schema)
+    found = cards.tallied(query, slice(3_000, 7_000), 0, 4_000, 0.0, np.random.default_rng(5))
+    ones = int(np.count_nonzero(query.evaluate(frame_of(deck)[3_000:7_000])))
+    assert found.tolist() == [4_000 - ones, ones]

@@ -15,12 +15,11 @@ from holdfast.guarantees.drawers import COINS, STATEMENTS
 from holdfast.ledger import Asking
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import dealing, sorting
-from holdfast.rows.decks import kept as kept_
+from holdfast.rows.decks import dealing, sorting, supply
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.dealing import Job
 from holdfast.rows.decks.deck import KEPT, Deck, Mark
-from holdfast.rows.decks.kept import Division, KeptRows
+from holdfast.rows.decks.supply import Division, KeptRows
 from holdfast.rows.scans.files import FileScan
 from holdfast.session.beside import witnesses_beside, witnesses_of_a_restore
 
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.Vacuou
 @pytest.fixture(autouse=True)
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several pieces of the table, chunks, ranges and runs."""
-    monkeypatch.setattr(kept_, "_PIECE", 300)
+    monkeypatch.setattr(supply, "_PIECE", 300)
     monkeypatch.setattr(cards_, "CHUNK", 256)
     monkeypatch.setattr(sorting, "MOST", 1_024)
     monkeypatch.setattr(sorting, "_CACHED", 512)

@@ -1,5 +1,6 @@
 """Tables read once, batch by batch: many files, partitions, streams, lakes, CSV as it is written elsewhere."""
 
+import gzip
 import json
 import os
 import shutil
@@ -18,7 +19,10 @@ from holdfast.rows.decks.deck import Deck
 from holdfast.rows.disk import ingest
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.open import find_scan, open_rows
-from holdfast.rows.scans import scan
+from holdfast.rows.scans import scan, texts
+from holdfast.rows.scans.files import FileScan
+from holdfast.rows.scans.scan import ColumnsLeftOut, LazyScan
+from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
 from plain_query import rows_of
@@ -218,6 +222,99 @@ def test_a_dialect_that_makes_no_sense(options: dict[str, Any], message: str) ->
 def test_other_files_say_it_themselves(parts: Path) -> None:
     with pytest.raises(InvalidArgument, match="separator must be left out"):
         open_rows(parts / "part-0.parquet", separator=";")
+
+
+def test_a_line_that_is_not_in_the_declared_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("a,b\n1,é\n".encode())
+    with pytest.raises(RowSourceError, match="line 2: its text is not ascii"):
+        open_rows(path, encoding="ascii")
+
+
+# -- text files in pieces -------------------------------------------------------------------------------------------
+
+HARD = '''id,text
+1,"two
+lines, and a ""quote"""
+2,
+3,"
+"
+4,plain
+5,"é, \U0001f40d"'''
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 20, 1 << 20])
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_csv_is_counted_in_pieces_that_respect_quotes(
+    piece: int, end: str, line_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "PIECE", piece)
+    written = (HARD + end).replace("\n", line_end)
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text(written, newline="")
+    rows = open_rows(tmp_path / "*.csv")
+    expected = pl.DataFrame(
+        {
+            "id": [1, 2, 3, 4, 5] * 2,
+            "text": [f'two{line_end}lines, and a "quote"', None, line_end, "plain", "é, \U0001f40d"] * 2,
+        }
+    )
+    same(rows, expected)
+
+
+def test_files_that_are_not_mapped_are_counted_as_polars_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "PIECE", 64)
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    cells = ["1", "x", "", '"q"', '"a,b"', '"a\nb"', '"a""b"', '""', "é"]
+    for _ in range(50):
+        lines = [",".join(rng.choice(cells, 3)) for _ in range(rng.integers(1, 40))]
+        path.write_text("\n".join(["a,b,c", *lines]), newline="")
+        scan_ = FileScan(path, [path], Dialect(types=tuple((name, Type.STRING) for name in "abc")))
+        scan_.open()
+        assert scan_.rows() == LazyScan.rows(scan_) == sum(batch.height for batch in scan_.batches())
+
+
+def test_quotes_that_never_end_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "PIECE", 10)
+    monkeypatch.setattr(texts, "_UNBROKEN", 50)
+    path = tmp_path / "t.csv"
+    path.write_text('a,b\n1,"' + "x\n" * 100 + '"\n2,y\n')
+    same(open_rows(path), pl.DataFrame({"a": [1, 2], "b": ["x\n" * 100, "y"]}))
+
+
+@pytest.mark.parametrize("piece", [1, 30, 1 << 20])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_json_lines_are_read_in_pieces(piece: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "PIECE", piece)
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": "x\\ny", "c": [1]}\n\n{"b": null, "a": 2}\r\n{"a": 3}\n{"a": 4, "b": "é"}')
+    scan_ = FileScan(path, [path], Dialect())
+    with pytest.warns(ColumnsLeftOut, match="'c'"):
+        scan_.open()
+    assert scan_.rows() == 4
+    expected = pl.DataFrame({"a": [1, 2, 3, 4], "b": ["x\ny", None, None, "é"]})
+    assert pl.concat(scan_.batches(after)).equals(expected.slice(after))
+
+
+def test_json_that_does_not_fit_is_refused_whatever_the_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "PIECE", 16)
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a": \n{"a": 3}\n')
+    with pytest.raises(RowSourceError, match=r"Cannot read .* as JSON lines"):
+        open_rows(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_compressed_texts_are_unpacked_by_polars(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "PIECE", 16)
+    path = tmp_path / name
+    frame = pl.DataFrame({"a": range(100)})
+    written = frame.write_csv() if name == "t.csv" else frame.write_ndjson()
+    path.write_bytes(gzip.compress(written.encode()))
+    same(open_rows(path), frame)
 
 
 # -- streams --------------------------------------------------------------------------------------------------------

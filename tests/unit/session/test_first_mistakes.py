@@ -21,7 +21,7 @@ from holdfast.cli import main
 from holdfast.cli.messages import spell
 from holdfast.guarantees import coins
 from holdfast.rows.columns import LocalTimes
-from holdfast.rows.scans.files import NumbersAsText, UnclearDates
+from holdfast.rows.scans.texts import NumbersAsText, UnclearDates
 from holdfast.service.client import RemoteSession
 from plain_query import rows_of
 

@@ -2,7 +2,7 @@
 
 deal       `holdfast.deal`, on this machine or by an engine; dealing: one deal from a table to decks, resumed if need be
 cards      which rows are dealt, keyed so that a retried task deals the same; the hand of one question
-supply     what a deal is made from: rows in chunks, or whole units; kept: rows that are on no card and check guesses
+supply     what a deal is made from: rows in chunks, or whole units; which rows are on no card and check guesses
 placing    cards written where their range will be; sorting: ranges put in order, in bounded memory
 deck       the deck as a row source: each card is used once
 """

@@ -20,7 +20,6 @@ import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,8 +38,7 @@ from holdfast.rows.batches import mean_bytes
 from holdfast.rows.columns import Storage
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.fingerprint import Content
-from holdfast.rows.source import LedgerView, Reserved, RowSource
-from holdfast.schema import Schema
+from holdfast.rows.source import LedgerView, PartOfRows, Reserved, RowSource
 
 if TYPE_CHECKING:
     from holdfast.rows.decks.deck import Cards, Deck
@@ -297,31 +295,12 @@ class CardDraws:
         return means * self._cards_each
 
 
-class Hand:
+class Hand(PartOfRows):
     """The cards of one question: a row source that uses the next cards for every draw."""
 
     def __init__(self, deck: "Deck", numbers: range) -> None:
+        super().__init__(deck)
         self._deck, self._next_card, self._end = deck, numbers.start, numbers.stop
-
-    @property
-    def name(self) -> str:
-        """The deck's name."""
-        return self._deck.name
-
-    @property
-    def schema(self) -> Schema:
-        """The deck's schema."""
-        return self._deck.schema
-
-    @property
-    def fingerprint(self) -> str:
-        """The table's fingerprint."""
-        return self._deck.fingerprint
-
-    @property
-    def location(self) -> Path | None:
-        """The deck's location."""
-        return self._deck.location
 
     def __len__(self) -> int:
         return len(self._deck) - self._deck.kept_count
@@ -371,10 +350,6 @@ class Hand:
                 number += some.size
         values: NDArray[Any] = np.concatenate(blocks)
         return values
-
-    def verify(self) -> None:
-        """Verify the deck."""
-        self._deck.verify()
 
     def _take(self, query: Query, count: int) -> list[tuple["Cards", slice, int]]:
         """Return cards in blocks, each with the draw number of its first card; they are used up, even on an error."""

@@ -20,8 +20,8 @@ from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.open import dialect_of, find_scan
-from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
+from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import Table
 from holdfast.rows.units import check_unit
 from holdfast.schema import Column, Schema

@@ -22,10 +22,9 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.columns import TEXT, Storage, storage_named
 from holdfast.rows.decks.cards import PLACE, ROW, Chance, chunk_for, rate_for
 from holdfast.rows.decks.deck import KEPT, deals_in
-from holdfast.rows.decks.kept import Division, KeptRows, keep, put
 from holdfast.rows.decks.placing import THREADS, Placing, ahead, incomplete
 from holdfast.rows.decks.sorting import Block, Piece, Runs, block_for, ranges_for
-from holdfast.rows.decks.supply import Chunk, Supply, by_unit, counted
+from holdfast.rows.decks.supply import Chunk, Division, KeptRows, Supply, by_unit, counted, keep, put
 from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import Dealt, Manifest
 from holdfast.rows.disk.ingest import Together, reported, vouch

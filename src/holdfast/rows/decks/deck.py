@@ -27,21 +27,19 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.cancel import checkpoint
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.plan import BEST, FAST, Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import Amounts
-from holdfast.queries.query import Composed, Query, Values
+from holdfast.queries.query import Query, Values
 from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
-from holdfast.rows.disk.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.disk.folder import MANIFEST, Dealt, FolderRows, Manifest, explained
 from holdfast.rows.disk.posix import fcntl, mmap
-from holdfast.rows.draws import Indices, Selection, tallied
+from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.source import LedgerView
-from holdfast.schema import Schema, Type
+from holdfast.schema import Schema
 
 _SLOT = 256  # bytes; written at once
-_MANY = 1 << 16  # from this many cards on, conditions are evaluated faster in other ways
 
 
 class Mark(NamedTuple):
@@ -179,7 +177,7 @@ class Cards(FolderRows):
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)
         self.numbers = range(self.dealt.first, self.dealt.first + len(self))  # the numbers of its cards
-        self._which = self._plain.pop(ROW, None)  # the number of the row, or unit, that each row is a copy of
+        self._which = self._columns.plain.pop(ROW, None)  # the number of the row, or unit, that each row is a copy of
         self._schema = replace(self._schema, columns=tuple(each for each in self._schema if each.name != ROW))
         self._unpopulated.clear()  # cards are read once
         self._asked: dict[str, int] = {}  # by column: the card up to which pages have been requested
@@ -189,45 +187,8 @@ class Cards(FolderRows):
             raise RowSourceError(f"{folder} holds rows, not cards; deal a deck from them.")
         self.dealt: Dealt = manifest.dealt
 
-    def tallied(
-        self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
-    ) -> NDArray[np.int64]:
-        """Count the randomized outcomes of these cards, which are the draws from number `first` on."""
-        try:
-            if (values := self._share(query, rows)) is None:
-                return self._tallied(query, rows, first, draws, mass, rng)
-            return tallied(values, query.statistic.outcomes, mass, rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
-
-    def _share(self, query: Query, rows: slice) -> Values | None:
-        """Evaluate a query that is one condition on stored values as they are; None for any other.
-
-        Most questions are such shares. `_tallied` would find the same values, but consecutive cards are read so fast
-        that the steps it takes to choose how to evaluate a query are a third of the time.
-        """
-        if not isinstance(query, Composed) or query.parts != 1 or query.weighs or self._units is not None:
-            return None
-        functions = query.functions
-        condition, plain = functions[0], self._plain
-        direct, columns = condition.direct, condition.columns
-        if len(functions) > 1 or direct is None or condition.type is not Type.BOOL or rows.stop - rows.start >= _MANY:
-            return None
-        for name in columns:
-            if name not in plain:
-                return None
-        checkpoint()
-        self._about_to_read(rows, columns)
-        return query.combined([direct({name: plain[name][rows] for name in columns})])
-
-    def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
-        """Return the values of the query on these cards. Secret."""
-        try:
-            return self._values(query, rows, first, count, rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
+    tallied = explained(FolderRows._tallied)  # of the cards of one question
+    values = explained(FolderRows._values)
 
     @property
     def numbered(self) -> bool:

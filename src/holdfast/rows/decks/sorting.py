@@ -32,6 +32,7 @@ from holdfast.randomness import keyed_generator
 from holdfast.rows.batches import has_texts, mean_bytes
 from holdfast.rows.decks.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
 from holdfast.rows.decks.placing import Behind, Memory, Placing, ahead, incomplete, read_into, write_at
+from holdfast.rows.disk.partial import replace_text
 from holdfast.rows.fingerprint import Coder, Content, Joined, Part, validity
 
 BLOCK_BYTES = 40 << 20  # bytes of cards in a block; several blocks are in memory at once
@@ -258,9 +259,7 @@ class Runs:
                 columns.append((values[0].dtype.str, begin, marks))
         cards = int(sum(piece.counts.sum() for piece in pieces))
         run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, order, missing, texts)
-        about = self._about(number)
-        about.with_suffix(".new").write_text(json.dumps(asdict(run)), encoding="utf-8")
-        about.with_suffix(".new").replace(about)
+        replace_text(self._about(number), json.dumps(asdict(run)))
         self._runs.append(replace(run, texts={}))  # the coder knows them
 
     def _append(self, pieces: Sequence[memoryview]) -> int:

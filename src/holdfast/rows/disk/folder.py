@@ -7,20 +7,19 @@ columns beside them.
 
 import json
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
-from holdfast.queries.query import Folded, Query, Values
+from holdfast.queries.query import Query
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, code_type, refuse_missing, storage_named
 from holdfast.rows.disk.array_files import (
     AT_ONCE,
@@ -33,7 +32,7 @@ from holdfast.rows.disk.array_files import (
 from holdfast.rows.disk.packs import PackFiles
 from holdfast.rows.disk.partial import write_whole
 from holdfast.rows.disk.posix import mmap
-from holdfast.rows.draws import Indices, Selection
+from holdfast.rows.draws import Indices
 from holdfast.rows.local import LocalRows
 from holdfast.rows.scans.scan import Origin
 from holdfast.rows.units import Units
@@ -41,7 +40,7 @@ from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 DIVISION = "division.json"  # beside rows that a deck keeps for checks: which they are
-FAULTS = (PolarsError, PanicException, IndexError)  # no evaluation raises these on undamaged rows
+_FAULTS = (PolarsError, PanicException, IndexError)  # no evaluation raises these on undamaged rows
 _FORMAT = "holdfast column folder"
 VERSION = 7
 
@@ -187,6 +186,23 @@ def _damaged(folder: Path) -> RowSourceError:
     return RowSourceError(f"{folder / MANIFEST} is damaged; remove the folder and open again.")
 
 
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def explained(verb: Verb) -> Verb:
+    """Return a method that evaluates a query, but looks for damage after an error that sound rows cannot cause."""
+
+    @wraps(verb)
+    def explaining(self: "FolderRows", query: Query, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return verb(self, query, *args, **kwargs)
+        except _FAULTS:
+            self._explain(query.columns)
+            raise
+
+    return cast(Verb, explaining)
+
+
 class FolderRows(LocalRows):
     """The rows of a column folder. Opening checks the manifest, all file sizes, and the content of a small folder.
 
@@ -245,29 +261,9 @@ class FolderRows(LocalRows):
         complete = tuple(column.name for column in self.schema if not column.nullable)
         return _reopen, (self.location, self.name, self.fingerprint, complete)
 
-    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
-        """Draw, evaluate, toss, randomize; return how often each outcome came up."""
-        try:
-            return super().tally(query, draws=draws, mass=mass, rng=rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
-
-    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Return the values of selected rows, in order. Secret."""
-        try:
-            return super().sample(query, selection, rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
-
-    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
-        """Return the totals of all rows. Secret."""
-        try:
-            return super().fold(query, rng)
-        except FAULTS:
-            self._explain(query.columns)
-            raise
+    tally = explained(LocalRows.tally)
+    sample = explained(LocalRows.sample)
+    fold = explained(LocalRows.fold)
 
     def verify(self) -> None:
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
@@ -297,15 +293,15 @@ class FolderRows(LocalRows):
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
-        if new:  # the first draw from a column maps its pages, and has it checked before others
-            self._check.hurry([mapped.name for mapped in new])
-            self._spare_memory = populate_in_background(new, self._spare_memory)
-        if isinstance(rows, slice):
-            return
-        for name in columns:
-            for mapped in self._requested.get(name, ()):
-                mapped.request(rows)
+        if self._unpopulated:
+            new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
+            if new:  # the first draw from a column maps its pages, and has it checked before others
+                self._check.hurry([mapped.name for mapped in new])
+                self._spare_memory = populate_in_background(new, self._spare_memory)
+        if self._requested and not isinstance(rows, slice):
+            for name in columns:
+                for mapped in self._requested.get(name, ()):
+                    mapped.request(rows)
 
     def _open_units(self, folder: Path, manifest: Manifest) -> Units | None:
         if manifest.unit is None:
@@ -325,11 +321,13 @@ class FolderRows(LocalRows):
         self._check.require_sound()
 
     def _open(self, folder: Path, position: int, entry: ColumnEntry, rows: int) -> StoredColumn:
-        mapped: list[MappedArray] = []
+        mapped: list[MappedArray] = []  # without dictionaries, which are read now and not again
 
         def array(what: str, dtype: Any, length: int) -> Any:
-            mapped.append(MappedArray(folder / file_name(position, what), np.dtype(dtype), length, self._advice))
-            return mapped[-1].array
+            opened = MappedArray(folder / file_name(position, what), np.dtype(dtype), length, self._advice)
+            if not _read_at_once(opened.name):
+                mapped.append(opened)
+            return opened.array
 
         storage = storage_named(entry.type)
         valid = array("valid", np.bool_, rows) if entry.marked else None
@@ -347,9 +345,9 @@ class FolderRows(LocalRows):
         else:
             raise RowSourceError(f"{folder} has an unknown layout; remove the folder and open again.")
         self._mapped[entry.name] = self._unpopulated[entry.name] = mapped
-        self._requested[entry.name] = [
-            each for each in mapped if each.larger_than_memory and each.array.size in (rows, rows + 1)
-        ]
+        large = [each for each in mapped if each.larger_than_memory and each.array.size in (rows, rows + 1)]
+        if large:
+            self._requested[entry.name] = large
         return stored
 
 

@@ -213,11 +213,8 @@ def _fill_by_unit(
     for chunk in partial.glob("chunk.*"):
         chunk.unlink()
     starts = UnitFile(partial, len(columns))
-    try:
+    with _closing([starts]):
         starts.append(np.diff(grouping.starts))
-        starts.close()
-    finally:
-        starts.abandon()
     return columns, Together(grouping.unit, starts, grouping.digests)
 
 

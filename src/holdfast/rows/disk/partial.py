@@ -111,6 +111,13 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file atomically but not durably: it does not count after a restart of the machine."""
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
+
+
 def _sync(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -149,10 +156,8 @@ class Note:
         return found["done"] if self.known and found["about"] == self._about else None
 
     def write(self, done: Any) -> None:
-        """Record the progress atomically but not durably: it does not count after a restart of the machine."""
-        new = self.path.with_suffix(".new")
-        new.write_text(json.dumps({"about": self._about, "done": done}), encoding="utf-8")
-        new.replace(self.path)
+        """Record the progress; it does not count after a restart of the machine."""
+        replace_text(self.path, json.dumps({"about": self._about, "done": done}))
 
     def remove(self) -> None:
         """Remove the note: the work is finished."""

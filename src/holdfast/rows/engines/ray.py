@@ -14,8 +14,9 @@ import polars as pl
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.engines import ENGINES, Engine, Task
-from holdfast.rows.scans.files import Dialect, FileScan, scan_path, scan_paths
+from holdfast.rows.scans.files import FileScan, scan_path, scan_paths
 from holdfast.rows.scans.scan import BATCH
+from holdfast.rows.scans.texts import Dialect
 
 _UNIT = 1 << 22  # rows per task, about
 

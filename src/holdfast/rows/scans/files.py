@@ -1,34 +1,31 @@
 """Files: Parquet, CSV, Arrow, JSON lines; one, many, a folder of partitions, or an object store.
 
-A CSV file does not state the types of its columns: they are declared or inferred from its first rows, and a later value
-that does not fit is refused, so that the type of a column does not depend on one row among millions.
+Polars reads what is in an object store; obstore, built on the same library and configured by the same environment
+variables, lists it. Exactly the listed objects are read, and the list is made again afterwards: if an object was added,
+removed or replaced meanwhile, the list has other names, tags, versions, sizes or times.
 """
 
-import codecs
-import csv
-import os
 import re
-import tempfile
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from glob import glob, has_magic
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
 
-from holdfast import check
-from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows import batches
-from holdfast.rows.columns import keeps
 from holdfast.rows.scans import scan
-from holdfast.rows.scans.header import required_columns, row_groups
-from holdfast.rows.scans.objects import REMOTE, listed
-from holdfast.rows.scans.row_groups import RowGroups
-from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
+from holdfast.rows.scans.parquet import RowGroups, required_columns, row_groups
+from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, skipping, state_of
+from holdfast.rows.scans.texts import LOOK_AHEAD, UTF8, CsvFiles, Dialect, JsonLines, Unbroken, in_pieces
 from holdfast.schema import Type
 
+REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://")
+_SIGNED = re.compile(r"[?&](sig|X-Amz-Signature|X-Goog-Signature)=", re.IGNORECASE)
 SHEETS = (".xlsx", ".xls", ".ods")  # not read here: the error suggests pandas or Polars
 FORMATS = {
     ".parquet": "Parquet",
@@ -40,73 +37,6 @@ FORMATS = {
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
 }
-_LOOK_AHEAD = 10_000
-_LONG = 200  # bytes
-# Else Polars reads hundreds of megabytes ahead; for its other formats it has no such setting, or needs none.
-_CSV_MEMORY = {"POLARS_CSV_CHUNK_SIZE": str(4 << 20), "POLARS_CSV_CHUNK_PREFETCH_LIMIT": "2"}
-# How the values of a declared type are read from CSV text.
-_READ_AS: dict[Type, pl.DataType] = {
-    Type.BOOL: pl.Boolean(),
-    Type.INT: pl.Int64(),
-    Type.FLOAT: pl.Float64(),
-    Type.STRING: pl.String(),
-    Type.DATE: pl.Date(),
-    Type.DATETIME: pl.Datetime("us"),
-}
-_BYTE_ORDER = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # how UTF-16 begins, which spreadsheets write
-_COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in Polars' error message about a value
-_SEPARATORS = (";", "\t", "|", ",", ":")
-_UTF8 = ("utf-8", "utf-8-sig")
-_MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
-_THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
-# Dates that do not begin with a year of four digits: Polars takes their first number for the day, and 24 for a year.
-_YEAR_LAST = r"^\s*(?P<first>\d{1,2})[-./]\d{1,2}[-./](?P<year>\d+)"
-_SLASHES = r"^\s*\d{1,2}/\d{1,2}/(\d{2}|\d{4})\b"
-
-
-class NumbersAsText(UserWarning):
-    """Numbers of a CSV file are read as texts: they have commas or spaces, or missing ones are a word such as NA."""
-
-
-class UnclearDates(UserWarning):
-    """Dates of a CSV file do not tell the day from the month, or have years of two digits: they are read as texts."""
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a CSV file is written; `types` are the declared types; the others are inferred from the first rows."""
-
-    separator: str | None = None
-    encoding: str = "utf-8"
-    null_values: tuple[str, ...] = ()
-    decimal: str = "."
-    types: tuple[tuple[str, Type], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.separator is not None and len(self.separator.encode()) != 1:
-            raise InvalidArgument(
-                f"separator must be one character, such as ';' or a tab; got {self.separator!r}.", name="separator"
-            )
-        if self.decimal not in (".", ","):
-            raise InvalidArgument(f"decimal must be '.' or ','; got {self.decimal!r}.", name="decimal")
-        try:
-            codecs.lookup(self.encoding)
-        except LookupError:
-            raise InvalidArgument(
-                f"encoding must be one that Python knows, such as 'latin-1'; got {self.encoding!r}.", name="encoding"
-            ) from None
-
-    @property
-    def how(self) -> str:
-        """The given options without the types, as text for a folder to remember."""
-        options = replace(self, types=())
-        return "" if options == Dialect() else repr(options)
-
-    @property
-    def given(self) -> str | None:
-        """The first option that was given."""
-        names = ("types", "separator", "encoding", "null_values", "decimal")
-        return next((name for name in names if getattr(self, name) != getattr(Dialect(), name)), None)
 
 
 class FileScan(LazyScan):
@@ -115,7 +45,8 @@ class FileScan(LazyScan):
     def __init__(self, where: str | Path, files: Sequence[Path], dialect: Dialect, *, root: Path | None = None) -> None:
         self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
         self._sources: Sequence[Path | str] = files
-        self._copies: list[Any] = []
+        self._text: JsonLines | CsvFiles | None = None
+        self._counted: int | None = None  # the rows of text files, which take long to count
         first = str(where) if not files else files[0].name
         endings = {Path(name).suffix.lower() for name in ([str(where)] if not files else map(str, files))}
         if len(endings) > 1:
@@ -152,7 +83,7 @@ class FileScan(LazyScan):
         super().open()
         if self.format in ("CSV", "JSON lines"):
             types = ", ".join(f"{name} {storage.type}" for name, storage in self.columns.items())
-            self.note = f"Types, as declared or from the first {_LOOK_AHEAD:,} rows: {types}"
+            self.note = f"Types, as declared or from the first {LOOK_AHEAD:,} rows: {types}"
 
     def agrees(self, origin: Origin, types: Mapping[str, Type]) -> bool:
         """Whether a folder holds these files in their current state; options left out count as remembered."""
@@ -176,15 +107,35 @@ class FileScan(LazyScan):
         if self.format == "Arrow":
             return pl.scan_ipc(paths, hive_partitioning=self._partitioned, glob=False)
         if self.format == "JSON lines":
-            return pl.scan_ndjson(paths, infer_schema_length=_LOOK_AHEAD)
-        return self._open_csv()
+            self._text = JsonLines(self.files, paths)
+        else:
+            self._text = CsvFiles(self.where, self.files, paths, self._dialect)
+        return self._text.lazy()
+
+    def rows(self) -> int | None:
+        """Count the rows without reading them."""
+        if self._counted is not None:
+            return self._counted
+        pieces = None if self._text is None else in_pieces(self._text)
+        if pieces is None:
+            return super().rows()
+        try:
+            self._counted = sum(int(piece.select(pl.len()).collect(engine="streaming").item()) for piece in pieces)
+            return self._counted
+        except Unbroken:
+            return super().rows()
+        except UNREADABLE:
+            raise self.damaged() from None
 
     def reading(self, after: int, rows: int | None) -> Iterator[pl.DataFrame]:
-        """Read Parquet files with large row groups page by page, everything else by Polars."""
+        """Read Parquet files with large row groups page by page, JSON lines in pieces, everything else by Polars."""
         if self.format == "Parquet" and self.files:
             large = RowGroups.of(self.files, self.frame.collect_schema())
             if large is not None:
                 return self.sound(large.read(after))
+        pieces = in_pieces(self._text) if isinstance(self._text, JsonLines) else None
+        if pieces is not None:
+            return skipping(self.sound(self.chosen(piece).collect(engine="streaming") for piece in pieces), after)
         return super().reading(after, rows)
 
     def at_once(self, rows: int | None) -> int:
@@ -207,227 +158,14 @@ class FileScan(LazyScan):
         """Whether names of folders, such as year=2024, are columns."""
         return self._root is not None
 
-    # -- CSV ------------------------------------------------------------------------------------------------------
-
-    def _open_csv(self) -> pl.LazyFrame:
-        for variable, value in _CSV_MEMORY.items():
-            os.environ.setdefault(variable, value)
-        sources = self._in_utf8()
-        separator = self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ",")
-        if separator == self._dialect.decimal:
-            raise InvalidArgument(
-                "decimal must not be what separates the values. If that is ';', say so: separator=';'.", name="decimal"
-            )
-        self._csv_options: dict[str, Any] = {
-            "separator": separator,
-            "decimal_comma": self._dialect.decimal == ",",
-            "null_values": list(self._dialect.null_values) or None,
-            "glob": False,
-        }
-        self._csv_sources: Any = sources
-        header = pl.read_csv(sources[0], has_header=False, n_rows=1, infer_schema=False, **self._csv_options)
-        names = ["" if name is None else name for name in header.row(0)]
-        self._refuse_header(names)
-        return self._csv(self._typed())
-
-    def _in_utf8(self) -> list[Any]:
-        """Return the files, or copies of them in UTF-8."""
-        if self._dialect.encoding.lower() in _UTF8 or not self.files:
-            return list(self._sources)
-        copies = []
-        for path in self.files:
-            copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
-            self._copies.append(copy)  # keep it until the scan is deleted
-            with path.open(encoding=self._dialect.encoding, newline="") as file:
-                while text := file.read(1 << 20):
-                    copy.write(text)
-            copy.flush()
-            copies.append(Path(copy.name))
-        return copies
-
-    def _csv(self, types: Mapping[str, pl.DataType], **options: Any) -> pl.LazyFrame:
-        return pl.scan_csv(self._csv_sources, schema=types, **self._csv_options, **options)
-
-    def _typed(self) -> dict[str, pl.DataType]:
-        """Return the type of every column, from the declaration or from the first rows."""
-        inferred = pl.scan_csv(
-            self._csv_sources, infer_schema_length=_LOOK_AHEAD, try_parse_dates=True, **self._csv_options
-        )
-        types, declared = dict(inferred.collect_schema()), dict(self._dialect.types)
-        for unknown in declared.keys() - types.keys():
-            known = Path(self.where).name
-            raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
-        types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
-        types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
-        first = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD)
-        texts = first.select(_short(place) for place in range(len(types))).collect(engine="streaming")
-        values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).null_count().collect(engine="streaming")
-        unfit = {name for name in types if values[name].item() > texts[name].null_count()}
-        types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # every value fits text
-        types |= dict.fromkeys(self._unclear_dates(types, texts), pl.String())
-        undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
-        self._warn_of_texts([texts[name] for name in undeclared])
-        return types
-
-    def _unclear_dates(self, types: Mapping[str, pl.DataType], texts: pl.DataFrame) -> list[str]:
-        """Return the columns whose dates could be others than those that would be read; say so, and what to do."""
-        declared = dict(self._dialect.types)
-        unclear: list[str] = []
-        day_first: list[str] = []
-        as_text: list[str] = []
-        for name, dtype in types.items():
-            present = texts[name].alias("").drop_nulls()  # as a name may be a pattern to Polars
-            if dtype == pl.String and name not in declared and len(present) and present.str.contains(_SLASHES).all():
-                as_text.append(name)
-            year_last = present.str.extract_groups(_YEAR_LAST).struct.unnest().drop_nulls()
-            if not dtype.is_temporal() or year_last.is_empty():
-                continue
-            short = (year_last["year"].str.len_chars() < 4).any()
-            if short and name in declared:
-                raise RowSourceError(
-                    f"{self.where}: years of {name!r} have two digits, which do not say the century. Write dates as"
-                    f" 2024-12-31, or read them as text: types={{{name!r}: 'text'}}."
-                )
-            if short or (year_last["first"].cast(pl.Int64) <= 12).all():
-                (day_first if name in declared else unclear).append(name)
-        if unclear or as_text:
-            type_ = "date" if unclear and types[unclear[0]] == pl.Date else "timestamp"
-            enough = f"; if the day comes first, this is enough: types={{{unclear[0]!r}: {type_!r}}}" if unclear else ""
-            check.warn(
-                f"{self.where}: dates are read as text in {', '.join(map(repr, [*unclear, *as_text]))}, as it is not"
-                " clear which number is the day, which the month and which the year. Write them as"
-                f" 2024-12-31{enough}.",
-                UnclearDates,
-            )
-        if day_first:
-            check.warn(
-                f"{self.where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
-                " does, write dates as 2024-12-31.",
-                UnclearDates,
-            )
-        return unclear
-
-    def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
-        """Warn of columns that are text only because of how numbers, or missing values, are written."""
-        found: dict[str, list[str]] = {}
-        decimals: list[str] = []
-        thousands: list[str] = []
-        spaced: list[str] = []
-        for column in texts:
-            present = column.alias("").drop_nulls()
-            rest = present.filter(~present.is_in(_MARKERS))
-            bare = rest.str.strip_chars(" ")
-            grouped = bare.str.contains(_THOUSANDS)
-            in_groups = grouped.any() and (grouped | ~bare.str.contains(",", literal=True)).all()
-            plain = (
-                bare.str.replace_all(",", "", literal=True) if in_groups else bare.str.replace(",", ".", literal=True)
-            )
-            if len(rest) == 0 or plain.cast(pl.Float64, strict=False).null_count() > 0:
-                continue
-            if len(rest) < len(present):
-                found[column.name] = sorted(set(present.filter(present.is_in(_MARKERS)).to_list()))
-            if (bare != rest).any():
-                spaced.append(column.name)
-            if self._dialect.decimal == "." and (plain != bare).any():
-                (thousands if in_groups else decimals).append(column.name)
-        if decimals:
-            self._warn_of_numbers(
-                "their commas", decimals, "If they are decimal commas, say so when opening: decimal=','."
-            )
-        if thousands:
-            self._warn_of_numbers(
-                "their commas",
-                thousands,
-                "If these separate thousands, remove them from the file; if they are decimal commas, say so when"
-                " opening: decimal=','.",
-            )
-        if spaced:
-            self._warn_of_numbers("the spaces beside them", spaced, "Remove the spaces from the file.")
-        if found:
-            markers = sorted({each for some in found.values() for each in some})
-            way_out = f"If values are missing there, say so when opening: null_values={markers!r}."
-            self._warn_of_numbers(", ".join(map(repr, markers)), list(found), way_out)
-
-    def _warn_of_numbers(self, why: str, columns: Sequence[str], way_out: str) -> None:
-        named = ", ".join(map(repr, columns))
-        check.warn(f"{self.where}: because of {why}, numbers are read as text in {named}. {way_out}", NumbersAsText)
-
-    def _refuse_header(self, names: list[str]) -> None:
-        if any("\0" in name or "\ufffd" in name for name in names):
-            raise self.damaged()
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise RowSourceError(f"{self.where} has two columns named {twice[0]!r}; rename one of them.")
-        hint = self._another_separator(names)
-        if hint is not None:
-            raise RowSourceError(hint)
-
-    def _another_separator(self, names: list[str]) -> str | None:
-        """Return a hint at the likely separator, if only one column was found."""
-        other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
-        if other is None or self._dialect.separator is not None:
-            return None
-        return (
-            f"{self.where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
-            f" separator={other!r}; if it is one column, say separator=','."
-        )
-
     def damaged(self) -> RowSourceError:
         """Return the error for a file that cannot be read; for CSV, with the line at fault if there is one."""
-        fault = self._fault() if self.format == "CSV" else None
+        fault = self._text.fault() if isinstance(self._text, CsvFiles) else None
         return super().damaged() if fault is None else RowSourceError(fault)
-
-    def _fault(self) -> str | None:
-        """Return a message about the line that is not in the encoding, or has more values than there are columns."""
-        encoding, separator = self._dialect.encoding, self._csv_options["separator"]
-        for path in self.files:
-            with path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    try:
-                        line.decode(encoding)
-                    except UnicodeDecodeError:
-                        way_out = "If it is an older file, try encoding='latin-1'."
-                        if number == 1 and line.startswith(_BYTE_ORDER):
-                            way_out = "It begins as UTF-16 does: say encoding='utf-16'."
-                        return f"{path}, line {number}: its text is not {encoding}. {way_out}"
-            with path.open(encoding=encoding, newline="") as text:
-                rows = csv.reader(text, delimiter=separator)
-                names = next(rows, [])
-                width = len(names)
-                for row in rows:
-                    if len(row) > width:
-                        return self._another_separator(names) or (
-                            f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
-                            f" a value contains {separator!r}, put it in double quotes."
-                        )
-        return None
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
         """Return the error for a value that does not fit the type of its column, if that was the problem."""
-        types = dict(self.frame.collect_schema())
-        column = _column_in(problem, types) if self.format == "CSV" else None
-        if column is None:
-            return None
-        this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
-        texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
-        values = self._csv(types, ignore_errors=True).select(this.alias("value"))
-        unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
-        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row", "text").head(1)
-        try:
-            number, text = unfit.collect().row(0)
-        except UNREADABLE:  # something else is also wrong with the file
-            return None
-        row, type_ = f"row {number:,}", self.columns[column].type
-        if text in _MARKERS:  # words that everybody knows; no other value is shown
-            return RowSourceError(
-                f"{self.where}, {row}: the value of {column!r} is {text!r}, not of type {type_}. If values are missing"
-                f" there, say so when opening: null_values={[text]!r}."
-            )
-        why = "as declared" if column in dict(self._dialect.types) else f"as its first {_LOOK_AHEAD:,} rows suggest"
-        return RowSourceError(
-            f"{self.where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all values,"
-            f" for example types={{{column!r}: 'text'}}."
-        )
+        return self._text.unfit(problem) if isinstance(self._text, CsvFiles) else None
 
 
 class ObjectScan(FileScan):
@@ -435,7 +173,7 @@ class ObjectScan(FileScan):
 
     def __init__(self, address: str, dialect: Dialect) -> None:
         super().__init__(address, (), dialect)
-        if dialect.encoding.lower() not in _UTF8:
+        if dialect.encoding.lower() not in UTF8:
             raise InvalidArgument("encoding must be utf-8 for files in an object store.", name="encoding")
         self._sources = listed(address).addresses
 
@@ -451,6 +189,88 @@ class ObjectScan(FileScan):
     def _partitioned(self) -> bool:
         """Whether names of folders are columns."""
         return any("=" in part for source in self._sources for part in str(source).split("/")[3:-1])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The objects that an address names, in order, and their state."""
+
+    addresses: tuple[str, ...]
+    state: str
+
+
+def listed(address: str) -> Listed:
+    """List the objects of an address, which may be a pattern.
+
+    Parameters
+    ----------
+    address
+        For example "s3://lake/events/*.parquet". It never contains a password or a signature, since folders store it.
+    """
+    refuse_credentials(address)
+    try:
+        import obstore
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError:
+        raise MissingExtra(
+            "Files in an object store need obstore. Install it with: pip install 'holdfast[objects]'.", extra="objects"
+        ) from None
+    parts = urlsplit(address)
+    scheme = {"gcs": "gs"}.get(parts.scheme, parts.scheme)
+    key, base = address.split("://", 1)[1].partition("/")[2], f"{parts.scheme}://{parts.netloc}"
+    matches = re.compile(_pattern(key))
+    try:
+        store = from_url(f"{scheme}://{parts.netloc}")
+        found = [each for batch in obstore.list(store, prefix=_prefix(key)) for each in batch]
+    except (BaseError, OSError, ValueError) as problem:  # its text may quote credentials
+        raise RowSourceError(
+            f"Cannot read {address}: {type(problem).__name__}. Are the store's credentials, region and account in the"
+            " environment?",
+            path=address,
+        ) from None
+    chosen = sorted((each for each in found if matches.fullmatch(each["path"])), key=lambda each: str(each["path"]))
+    if not chosen:
+        raise RowSourceError(f"Cannot read {address}: there is no such file.", path=address)
+    lines = [
+        f"{each['path']} {each['size']} {each['e_tag']} {each['version']} {each['last_modified'].isoformat()}"
+        for each in chosen
+    ]
+    return Listed(tuple(f"{base}/{each['path']}" for each in chosen), sha256("\n".join(lines).encode()).hexdigest())
+
+
+def refuse_credentials(address: str) -> None:
+    """Refuse an address that contains a secret, which folders, ledgers and messages would repeat."""
+    if urlsplit(address).password is not None or _SIGNED.search(address):
+        shown = address.split("://", 1)[0]
+        raise InvalidArgument(
+            f"data must be an address without credentials, such as {shown}://bucket/events/: put those into the"
+            " environment, as the store's own tools expect them.",
+            name="data",
+        )
+
+
+def _prefix(key: str) -> str | None:
+    """Return the folder that contains all keys of a pattern: a store can list by whole path segments only."""
+    parts = key.split("/")
+    fixed = next((i for i, part in enumerate(parts) if has_magic(part)), len(parts) - 1)
+    return "/".join(parts[:fixed]) or None
+
+
+def _pattern(key: str) -> str:
+    r"""Return a regular expression for a pattern of keys.
+
+    >>> [bool(re.fullmatch(_pattern("a/**/*.p"), key)) for key in ("a/x.p", "a/b/c/x.p", "a/b/x.q", "b/x.p")]
+    [True, True, False, False]
+    """
+    written = []
+    for token in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", key):
+        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        if token.startswith("[") and token.endswith("]"):
+            written.append("[" + token[1:-1].replace("!", "^", 1) + "]" if token[1] == "!" else token)
+        else:
+            written.append(known.get(token) or re.escape(token))
+    return "".join(written)
 
 
 def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
@@ -506,15 +326,3 @@ def _name_of(where: str) -> str:
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _short(place: int) -> pl.Expr:
-    """Return a column of texts with a word in place of each that is too long for a number or a date."""
-    text = pl.nth(place)
-    return pl.when(text.str.len_bytes() > _LONG).then(pl.lit("a long text")).otherwise(text).name.keep()
-
-
-def _column_in(problem: BaseException, names: Collection[str]) -> str | None:
-    """Return the column that an error message of the CSV reader names."""
-    found = _COLUMN.search(str(problem))
-    return found[1] if found is not None and found[1] in names else None

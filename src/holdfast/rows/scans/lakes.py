@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
-from holdfast.rows.scans.objects import refuse_credentials
+from holdfast.rows.scans.files import refuse_credentials
 from holdfast.rows.scans.scan import LazyScan, Origin
 
 DELTA, ICEBERG = "delta:", "iceberg:"

@@ -120,12 +120,15 @@ class LazyScan(Scan):
 
     format = "a table"
     frame: pl.LazyFrame
+    _choice: list[pl.Expr] | None
     skips_rows = True  # whether Polars counts rows (not lines) when told to skip some
 
     def open(self) -> None:
         """Read the schema."""
         try:
-            self.frame = self._storable(self.lazy())
+            given = self.lazy()
+            self._choice = self._storable(given.collect_schema())
+            self.frame = self.chosen(given)
             found = self.frame.collect_schema()
         except RowSourceError:
             raise
@@ -141,18 +144,21 @@ class LazyScan(Scan):
     def lazy(self) -> pl.LazyFrame:
         """Return the frame."""
 
-    def _storable(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the frame with decimals as numbers, and without columns of types that cannot be asked about."""
-        found = frame.collect_schema()
+    def chosen(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Return a frame like `lazy` with its columns as they are stored."""
+        return frame if self._choice is None else frame.select(self._choice)
+
+    def _storable(self, found: Mapping[str, pl.DataType]) -> list[pl.Expr] | None:
+        """Return decimals as numbers, and no columns of types that cannot be asked about; None: all, as they are."""
         odd = [name for name, dtype in found.items() if not (can_store(dtype) or isinstance(dtype, pl.Decimal))]
         if len(odd) == len(found) or all(map(can_store, found.values())):
-            return frame  # all columns can be stored; or none can, and they are refused by name later
+            return None  # all columns can be stored; or none can, and they are refused by name later
         if odd:
             listed = ", ".join(f"{name!r} ({found[name]})" for name in odd)
             check.warn(f"{self.where}: left out, because of their types: {listed}.", ColumnsLeftOut)
         # By position, since Polars may take a name for a pattern.
         kept = [(pl.nth(place), dtype) for place, (name, dtype) in enumerate(found.items()) if name not in odd]
-        return frame.select(one.cast(pl.Float64) if isinstance(dtype, pl.Decimal) else one for one, dtype in kept)
+        return [one.cast(pl.Float64) if isinstance(dtype, pl.Decimal) else one for one, dtype in kept]
 
     def required(self) -> Collection[str]:
         """Return the columns for which the source itself rules out missing values."""

@@ -1,0 +1,414 @@
+"""Text files: CSV and JSON lines.
+
+A CSV file does not state the types of its columns: they are declared or inferred from its first rows, and a later value
+that does not fit is refused, so that the type of a column does not depend on one row among millions.
+
+Polars maps a whole file to count its lines and, if they are JSON, to read them. Given a piece of it that ends where a
+line ends, it counts and reads the same lines, in memory that does not grow with the file.
+"""
+
+import codecs
+import csv
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.rows.columns import keeps, storage_of
+from holdfast.rows.scans.scan import UNREADABLE
+from holdfast.schema import Type
+
+LOOK_AHEAD = 10_000  # rows
+PIECE = 8 << 20  # bytes
+_UNBROKEN = 256 << 20  # bytes without the end of a line: quotes are not what they are taken for
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # how it begins
+_LONG = 200  # bytes
+# Else Polars reads hundreds of megabytes ahead; for its other formats it has no such setting, or needs none.
+_CSV_MEMORY = {"POLARS_CSV_CHUNK_SIZE": str(4 << 20), "POLARS_CSV_CHUNK_PREFETCH_LIMIT": "2"}
+# How the values of a declared type are read from CSV text.
+_READ_AS: dict[Type, pl.DataType] = {
+    Type.BOOL: pl.Boolean(),
+    Type.INT: pl.Int64(),
+    Type.FLOAT: pl.Float64(),
+    Type.STRING: pl.String(),
+    Type.DATE: pl.Date(),
+    Type.DATETIME: pl.Datetime("us"),
+}
+_BYTE_ORDER = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # how UTF-16 begins, which spreadsheets write
+_COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in Polars' error message about a value
+_SEPARATORS = (";", "\t", "|", ",", ":")
+UTF8 = ("utf-8", "utf-8-sig")
+_MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
+_THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
+# Dates that do not begin with a year of four digits: Polars takes their first number for the day, and 24 for a year.
+_YEAR_LAST = r"^\s*(?P<first>\d{1,2})[-./]\d{1,2}[-./](?P<year>\d+)"
+_SLASHES = r"^\s*\d{1,2}/\d{1,2}/(\d{2}|\d{4})\b"
+
+
+class NumbersAsText(UserWarning):
+    """Numbers of a CSV file are read as texts: they have commas or spaces, or missing ones are a word such as NA."""
+
+
+class UnclearDates(UserWarning):
+    """Dates of a CSV file do not tell the day from the month, or have years of two digits: they are read as texts."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written; `types` are the declared types; the others are inferred from the first rows."""
+
+    separator: str | None = None
+    encoding: str = "utf-8"
+    null_values: tuple[str, ...] = ()
+    decimal: str = "."
+    types: tuple[tuple[str, Type], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and len(self.separator.encode()) != 1:
+            raise InvalidArgument(
+                f"separator must be one character, such as ';' or a tab; got {self.separator!r}.", name="separator"
+            )
+        if self.decimal not in (".", ","):
+            raise InvalidArgument(f"decimal must be '.' or ','; got {self.decimal!r}.", name="decimal")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise InvalidArgument(
+                f"encoding must be one that Python knows, such as 'latin-1'; got {self.encoding!r}.", name="encoding"
+            ) from None
+
+    @property
+    def how(self) -> str:
+        """The given options without the types, as text for a folder to remember."""
+        options = replace(self, types=())
+        return "" if options == Dialect() else repr(options)
+
+    @property
+    def given(self) -> str | None:
+        """The first option that was given."""
+        names = ("types", "separator", "encoding", "null_values", "decimal")
+        return next((name for name in names if getattr(self, name) != getattr(Dialect(), name)), None)
+
+
+class JsonLines:
+    """Files of JSON, a record in each line."""
+
+    quote = b""  # no line ends inside a text
+
+    def __init__(self, files: Sequence[Path], sources: Sequence[Path | str]) -> None:
+        self._sources, self.on_disk = sources, files
+
+    def lazy(self) -> pl.LazyFrame:
+        """Scan the files, with the types of their first records."""
+        frame = pl.scan_ndjson(list(self._sources), infer_schema_length=LOOK_AHEAD)  # type: ignore[arg-type]
+        self._types = frame.collect_schema()
+        return frame
+
+    def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
+        """Scan some lines, from the beginning of a file or not."""
+        return pl.scan_ndjson(lines, schema=self._types)
+
+
+class CsvFiles:
+    """CSV files, read in one dialect."""
+
+    quote = b'"'
+
+    def __init__(self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect) -> None:
+        self._where, self._files, self._sources, self._dialect = where, files, sources, dialect
+        self.on_disk: Sequence[Path] = ()  # the files in UTF-8
+        self._copies: list[Any] = []
+
+    def lazy(self) -> pl.LazyFrame:
+        """Scan the files; warn of what may be read otherwise than it is meant."""
+        for variable, value in _CSV_MEMORY.items():
+            os.environ.setdefault(variable, value)
+        separator = self._dialect.separator or ("\t" if self._where.lower().endswith(".tsv") else ",")
+        if separator == self._dialect.decimal:
+            raise InvalidArgument(
+                "decimal must not be what separates the values. If that is ';', say so: separator=';'.", name="decimal"
+            )
+        self._options: dict[str, Any] = {
+            "separator": separator,
+            "decimal_comma": self._dialect.decimal == ",",
+            "null_values": list(self._dialect.null_values) or None,
+            "glob": False,
+        }
+        self._read: Any = self._in_utf8()
+        self.on_disk = self._read if self._files else ()
+        header = pl.read_csv(self._read[0], has_header=False, n_rows=1, infer_schema=False, **self._options)
+        names = ["" if name is None else name for name in header.row(0)]
+        self._refuse_header(names)
+        self._types = self._typed()
+        return self._csv(self._types)
+
+    def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
+        """Scan some lines, from the beginning of a file or not."""
+        return pl.scan_csv(lines, schema=self._types, has_header=first, **self._options)
+
+    def _in_utf8(self) -> list[Any]:
+        """Return the files, or copies of them in UTF-8."""
+        if self._dialect.encoding.lower() in UTF8 or not self._files:
+            return list(self._sources)
+        copies = []
+        for path in self._files:
+            copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
+            self._copies.append(copy)  # keep it until the scan is deleted
+            with path.open(encoding=self._dialect.encoding, newline="") as file:
+                while text := file.read(1 << 20):
+                    copy.write(text)
+            copy.flush()
+            copies.append(Path(copy.name))
+        return copies
+
+    def _csv(self, types: Mapping[str, pl.DataType], **options: Any) -> pl.LazyFrame:
+        return pl.scan_csv(self._read, schema=types, **self._options, **options)
+
+    def _typed(self) -> dict[str, pl.DataType]:
+        """Return the type of every column, from the declaration or from the first rows."""
+        inferred = pl.scan_csv(self._read, infer_schema_length=LOOK_AHEAD, try_parse_dates=True, **self._options)
+        types, declared = dict(inferred.collect_schema()), dict(self._dialect.types)
+        for unknown in declared.keys() - types.keys():
+            known = Path(self._where).name
+            raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
+        types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
+        types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
+        first = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
+        texts = first.select(_short(place) for place in range(len(types))).collect(engine="streaming")
+        values = self._csv(types, ignore_errors=True).head(LOOK_AHEAD).null_count().collect(engine="streaming")
+        unfit = {name for name in types if values[name].item() > texts[name].null_count()}
+        types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # every value fits text
+        types |= dict.fromkeys(self._unclear_dates(types, texts), pl.String())
+        undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
+        self._warn_of_texts([texts[name] for name in undeclared])
+        return types
+
+    def _unclear_dates(self, types: Mapping[str, pl.DataType], texts: pl.DataFrame) -> list[str]:
+        """Return the columns whose dates could be others than those that would be read; say so, and what to do."""
+        declared = dict(self._dialect.types)
+        unclear: list[str] = []
+        day_first: list[str] = []
+        as_text: list[str] = []
+        for name, dtype in types.items():
+            present = texts[name].alias("").drop_nulls()  # as a name may be a pattern to Polars
+            if dtype == pl.String and name not in declared and len(present) and present.str.contains(_SLASHES).all():
+                as_text.append(name)
+            year_last = present.str.extract_groups(_YEAR_LAST).struct.unnest().drop_nulls()
+            if not dtype.is_temporal() or year_last.is_empty():
+                continue
+            short = (year_last["year"].str.len_chars() < 4).any()
+            if short and name in declared:
+                raise RowSourceError(
+                    f"{self._where}: years of {name!r} have two digits, which do not say the century. Write dates as"
+                    f" 2024-12-31, or read them as text: types={{{name!r}: 'text'}}."
+                )
+            if short or (year_last["first"].cast(pl.Int64) <= 12).all():
+                (day_first if name in declared else unclear).append(name)
+        if unclear or as_text:
+            type_ = "date" if unclear and types[unclear[0]] == pl.Date else "timestamp"
+            enough = f"; if the day comes first, this is enough: types={{{unclear[0]!r}: {type_!r}}}" if unclear else ""
+            check.warn(
+                f"{self._where}: dates are read as text in {', '.join(map(repr, [*unclear, *as_text]))}, as it is not"
+                " clear which number is the day, which the month and which the year. Write them as"
+                f" 2024-12-31{enough}.",
+                UnclearDates,
+            )
+        if day_first:
+            check.warn(
+                f"{self._where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
+                " does, write dates as 2024-12-31.",
+                UnclearDates,
+            )
+        return unclear
+
+    def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
+        """Warn of columns that are text only because of how numbers, or missing values, are written."""
+        found: dict[str, list[str]] = {}
+        decimals: list[str] = []
+        thousands: list[str] = []
+        spaced: list[str] = []
+        for column in texts:
+            present = column.alias("").drop_nulls()
+            rest = present.filter(~present.is_in(_MARKERS))
+            bare = rest.str.strip_chars(" ")
+            grouped = bare.str.contains(_THOUSANDS)
+            in_groups = grouped.any() and (grouped | ~bare.str.contains(",", literal=True)).all()
+            plain = (
+                bare.str.replace_all(",", "", literal=True) if in_groups else bare.str.replace(",", ".", literal=True)
+            )
+            if len(rest) == 0 or plain.cast(pl.Float64, strict=False).null_count() > 0:
+                continue
+            if len(rest) < len(present):
+                found[column.name] = sorted(set(present.filter(present.is_in(_MARKERS)).to_list()))
+            if (bare != rest).any():
+                spaced.append(column.name)
+            if self._dialect.decimal == "." and (plain != bare).any():
+                (thousands if in_groups else decimals).append(column.name)
+        if decimals:
+            self._warn_of_numbers(
+                "their commas", decimals, "If they are decimal commas, say so when opening: decimal=','."
+            )
+        if thousands:
+            self._warn_of_numbers(
+                "their commas",
+                thousands,
+                "If these separate thousands, remove them from the file; if they are decimal commas, say so when"
+                " opening: decimal=','.",
+            )
+        if spaced:
+            self._warn_of_numbers("the spaces beside them", spaced, "Remove the spaces from the file.")
+        if found:
+            markers = sorted({each for some in found.values() for each in some})
+            way_out = f"If values are missing there, say so when opening: null_values={markers!r}."
+            self._warn_of_numbers(", ".join(map(repr, markers)), list(found), way_out)
+
+    def _warn_of_numbers(self, why: str, columns: Sequence[str], way_out: str) -> None:
+        named = ", ".join(map(repr, columns))
+        check.warn(f"{self._where}: because of {why}, numbers are read as text in {named}. {way_out}", NumbersAsText)
+
+    def _refuse_header(self, names: list[str]) -> None:
+        if any("\0" in name or "\ufffd" in name for name in names):
+            raise OSError  # not text: the caller says so, with the line at fault
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise RowSourceError(f"{self._where} has two columns named {twice[0]!r}; rename one of them.")
+        hint = self._another_separator(names)
+        if hint is not None:
+            raise RowSourceError(hint)
+
+    def _another_separator(self, names: list[str]) -> str | None:
+        """Return a hint at the likely separator, if only one column was found."""
+        other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
+        if other is None or self._dialect.separator is not None:
+            return None
+        return (
+            f"{self._where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
+            f" separator={other!r}; if it is one column, say separator=','."
+        )
+
+    def fault(self) -> str | None:
+        """Return a message about the line that is not in the encoding, or has more values than there are columns."""
+        encoding, separator = self._dialect.encoding, self._options["separator"]
+        for path in self._files:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    try:
+                        line.decode(encoding)
+                    except UnicodeDecodeError:
+                        way_out = "If it is an older file, try encoding='latin-1'."
+                        if number == 1 and line.startswith(_BYTE_ORDER):
+                            way_out = "It begins as UTF-16 does: say encoding='utf-16'."
+                        return f"{path}, line {number}: its text is not {encoding}. {way_out}"
+            with path.open(encoding=encoding, newline="") as text:
+                rows = csv.reader(text, delimiter=separator)
+                names = next(rows, [])
+                width = len(names)
+                for row in rows:
+                    if len(row) > width:
+                        return self._another_separator(names) or (
+                            f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
+                            f" a value contains {separator!r}, put it in double quotes."
+                        )
+        return None
+
+    def unfit(self, problem: BaseException) -> RowSourceError | None:
+        """Return the error for a value that does not fit the type of its column, if that was the problem."""
+        types = self._types
+        column = _column_in(problem, types)
+        if column is None:
+            return None
+        this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
+        texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
+        values = self._csv(types, ignore_errors=True).select(this.alias("value"))
+        unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
+        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row", "text").head(1)
+        try:
+            number, text = unfit.collect().row(0)
+        except UNREADABLE:  # something else is also wrong with the file
+            return None
+        row, type_ = f"row {number:,}", storage_of(column, types[column]).type
+        if text in _MARKERS:  # words that everybody knows; no other value is shown
+            return RowSourceError(
+                f"{self._where}, {row}: the value of {column!r} is {text!r}, not of type {type_}. If values are missing"
+                f" there, say so when opening: null_values={[text]!r}."
+            )
+        why = "as declared" if column in dict(self._dialect.types) else f"as its first {LOOK_AHEAD:,} rows suggest"
+        return RowSourceError(
+            f"{self._where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all"
+            f" values, for example types={{{column!r}: 'text'}}."
+        )
+
+
+class Unbroken(Exception):
+    """Lines have no end for so long that they cannot be read in pieces."""
+
+
+def in_pieces(text: JsonLines | CsvFiles) -> Iterator[pl.LazyFrame] | None:
+    """Return scans of all lines, in order, a few at a time; they raise `Unbroken` where a file has no lines.
+
+    None if files are not on this machine, or compressed, so that Polars must read them.
+    """
+    if not text.on_disk or not all(map(_is_text, text.on_disk)):
+        return None
+    return (
+        text.piece(lines, number == 0)
+        for path in text.on_disk
+        for number, lines in enumerate(_pieces(path, text.quote))
+    )
+
+
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:
+        return not file.read(4).startswith(_COMPRESSED)
+
+
+def _pieces(path: Path, quote: bytes) -> Iterator[bytes]:
+    """Yield a file in pieces that end with a line; no line ends between two quotes."""
+    with path.open("rb") as file:
+        at, size, total = 0, PIECE, os.fstat(file.fileno()).st_size
+        while at < total and (block := os.pread(file.fileno(), size, at)):
+            end = len(block) if at + len(block) >= total else _last_end(block, quote)
+            if end:
+                yield block[:end]
+                at, size = at + end, PIECE
+            elif quote and size >= _UNBROKEN:
+                raise Unbroken
+            else:
+                size *= 2
+
+
+def _last_end(block: bytes, quote: bytes) -> int:
+    r"""Return where the last whole line ends; 0 if there is none.
+
+    >>> _last_end(b"a\nb\nc", b""), _last_end(b'a\n"b\nc', b'"'), _last_end(b'"a\nb"\nc', b'"'), _last_end(b"a", b"")
+    (4, 2, 6, 0)
+    """
+    end = block.rfind(b"\n")
+    if not quote or end < 0:
+        return end + 1
+    before = block.count(quote, 0, end)
+    while end >= 0 and before % 2:  # this end of a line is inside quotes
+        earlier = max(0, block.rfind(b"\n", 0, end))
+        before -= block.count(quote, earlier, end)
+        end = earlier if block[earlier : earlier + 1] == b"\n" else -1
+    return end + 1
+
+
+def _short(place: int) -> pl.Expr:
+    """Return a column of texts with a word in place of each that is too long for a number or a date."""
+    text = pl.nth(place)
+    return pl.when(text.str.len_bytes() > _LONG).then(pl.lit("a long text")).otherwise(text).name.keep()
+
+
+def _column_in(problem: BaseException, names: Collection[str]) -> str | None:
+    """Return the column that an error message of the CSV reader names."""
+    found = _COLUMN.search(str(problem))
+    return found[1] if found is not None and found[1] in names else None
