@@ -6,6 +6,7 @@ equal when two people ask the same thing. Running it touches rows only through a
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
+Finish = Callable[[int, Result, Answered], tuple[Result, Cost]]  # takes the number of the place: see `Drawn`
 Completed = Callable[[Any, Callable[..., Any]], Any]  # takes the answer, and a function that asks: `Answering.ask`
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
@@ -86,7 +88,7 @@ class Drawing:
 
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
-        guarantee = self.answering
+        guarantee = self.guarantee.answering()
         intervals = query.statistic.certify(release, guarantee)
         return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
 
@@ -130,9 +132,9 @@ def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
         raise guarantee.cannot_certify(f"the mechanism {name!r}, which is not installed") from None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: setting so many fields one by one would take as long as checking the question
 class Question:
-    """A question that may be asked: its price, and how to answer it."""
+    """A question that may be asked: its price, and how to answer it. Nobody changes it; `replace` returns another."""
 
     kind: str
     text: str
@@ -144,7 +146,7 @@ class Question:
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # the terms it was built under
     mechanism: str | None = None  # how it is answered, if not by the plan's own mechanism
-    finish: Callable[[int, Result, Answered], tuple[Result, Cost]] | None = None  # runs in the commit: see `Drawn`
+    finish: Finish | None = None  # makes the final result, in the commit
     whole: bool = False  # for data with units: whether the text says how much each counts; else all count equally
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, from this one's result
     completed: Completed | None = None  # returns its answer with what else is then asked for it
@@ -167,8 +169,8 @@ class Question:
         """Return the question as built under these terms. Its texts are not checked again."""
         if self.terms is terms:
             return self
-        prepared = object.__new__(Question)
-        prepared.__dict__.update(self.__dict__, terms=terms)
+        prepared = copy(self)
+        prepared.terms = terms
         return prepared
 
     @silence
@@ -246,9 +248,9 @@ class Context:
         kind: str,
         query: Query,
         draws: int,
-        run: Callable[[Drawing], Result],
+        run: Callable[[Drawing], Result] | None = None,
         *,
-        scale: float | None = None,
+        scale: float = 1.0,
         requested: float | None = None,
         text: str | None = None,
         hint: Callable[[], str | None] = lambda: None,
@@ -258,10 +260,12 @@ class Context:
 
         Parameters
         ----------
-        kind, query, draws, run
-            What is asked, from how many draws, and how it is answered.
+        kind, query, draws
+            What is asked, and from how many draws.
+        run
+            How it is answered; left out, with the one number that is released: only its margin is known beforehand.
         scale
-            How many units of the answer are one unit of the query; None if its margin is not known beforehand.
+            How many units of that number are one unit of the query.
         requested
             The margin the caller asked for. Asking for the same margin again finds the earlier answer, even if it would
             take more draws now.
@@ -273,7 +277,7 @@ class Context:
             What is asked, if the query is only one pass of it.
         """
         asked = of or query
-        cost, rows_read = self.price(query, draws)
+        cost, rows_read = _price(self.answering, query.statistic, draws)
         unusual = requested is None and draws != self.rows_per_query
         reads = draws if unusual else None if requested is None else f"margin {requested!r}"
         identity = identity_of(asked, reads, self.mechanism)
@@ -286,41 +290,14 @@ class Context:
             identity,
             cost,
             rows_read,
-            run,
-            partial(self.forecast, query, draws, scale, hint),
+            run or partial(_one_number, query, draws, scale),
+            partial(self.forecast, query, draws, scale if run is None else None, hint),
             usual=usual,
             work=RELEASE_WORK + rows_read * query.work,
             terms=self.guarantee.terms,
             mechanism=self.mechanism,
             whole=query.speaks_of_units,
         )
-
-    def one_number(
-        self,
-        kind: str,
-        query: Query,
-        draws: int,
-        *,
-        scale: float = 1.0,
-        requested: float | None = None,
-        text: str | None = None,
-        hint: Callable[[], str | None] = lambda: None,
-    ) -> Question:
-        """Return the question that one release of the query answers with one number, `scale` times the query's.
-
-        Parameters
-        ----------
-        kind, query, draws, scale, requested, text, hint
-            As for `question`.
-        """
-        low, high = query.bounds
-        bounds = scale * low, scale * high
-
-        def run(drawing: Drawing) -> Result:
-            (found,) = drawing.estimates(query, draws, bounds)
-            return found.to_result(bounds)
-
-        return self.question(kind, query, draws, run, scale=scale, requested=requested, text=text, hint=hint)
 
     def question_in_passes(
         self, kind: str, whole: Query, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
@@ -357,19 +334,6 @@ class Context:
         certifying = self.certifying(self.price(query, draws)[0]).answering()
         known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
         return scale * (high - low) * known
-
-    def size(self, population: int | None) -> int:
-        """Return the size of a `population`: the number of rows, if it is None."""
-        if self.schema.unit is not None:
-            raise InvalidArgument(
-                f"Counts and totals of rows are not available where rows belong to units ({self.schema.unit}): every"
-                " unit counts alike, whatever its number of rows. Ask units with a cap for the mean per unit.",
-                name="unit",
-            )
-        if population is None:
-            return int(self.guarantee.terms.all_rows)
-        check.whole(population=population)
-        return int(population)
 
     def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
         """Return how wide groups will be, in the question's units, if their means are middling.
@@ -436,6 +400,14 @@ class Context:
                 best_margin=best,
             )
         return draws
+
+
+def _one_number(query: Query, draws: int, scale: float, drawing: Drawing) -> Result:
+    """Return the one number that a release gives, `scale` times the query's."""
+    low, high = query.bounds
+    bounds = scale * low, scale * high
+    (found,) = drawing.estimates(query, draws, bounds)
+    return found.to_result(bounds)
 
 
 def total_of(costs: Collection[Cost]) -> Cost:

@@ -39,10 +39,10 @@ def count(
     built = build_mean(query, context.schema)
     if not isinstance(built, Share):
         raise InvalidArgument("A count is of rows that meet a condition; add numbers up with `total`.", name="query")
-    size = context.size(population)
+    size = _size(context, population)
     draws = context.draws(built, rows_per_query, None if margin is None else margin / size)
     text = f"how many of {size:,} have {built.value.text}"
-    return context.one_number(COUNT.name, built, draws, scale=float(size), requested=margin, text=text)
+    return context.question(COUNT.name, built, draws, scale=float(size), requested=margin, text=text)
 
 
 COUNT = kind_of(count, Answer)
@@ -79,12 +79,27 @@ def total(
         The sum and its interval.
     """
     built = build_total(query, context.schema, within=within, where=where)
-    size, (low, high) = context.size(population), built.bounds
+    size, (low, high) = _size(context, population), built.bounds
     draws = context.draws(built, rows_per_query)
     check.number(total=float(size) * high - float(size) * low)
     text = f"total of {built.text.removeprefix('mean of ')} over {size:,}"
-    return context.one_number(TOTAL.name, built, draws, scale=float(size), text=text)
+    return context.question(TOTAL.name, built, draws, scale=float(size), text=text)
 
 
 TOTAL = kind_of(total, Answer)
 KINDS.register(TOTAL.name, TOTAL)
+
+
+def _size(context: Context, population: int | None) -> int:
+    """Return the size of a `population`: the number of rows, if it is None."""
+    unit = context.schema.unit
+    if unit is not None:
+        raise InvalidArgument(
+            f"Counts and totals of rows are not available where rows belong to units ({unit}): every unit counts alike,"
+            " whatever its number of rows. Ask units with a cap for the mean per unit.",
+            name="unit",
+        )
+    if population is None:
+        return int(context.guarantee.terms.all_rows)
+    check.whole(population=population)
+    return int(population)

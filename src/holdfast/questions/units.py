@@ -51,8 +51,7 @@ def units(
     """
     built = build_whole_unit(query, context.schema, having=having, at_least=at_least, cap=cap, where=where)
     draws = context.draws(built, rows_per_query, margin)
-
-    return context.one_number(UNITS.name, built, draws, requested=margin)
+    return context.question(UNITS.name, built, draws, requested=margin)
 
 
 UNITS = kind_of(units, Answer)

@@ -18,8 +18,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import polars as pl
 from numpy.random import Generator
@@ -45,67 +44,27 @@ from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, to
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.price import Price, require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result, total_of
+from holdfast.questions.question import NOTHING_SPENT, Drawing, Finish, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
-from holdfast.session.standing import StandingPlan
+from holdfast.session.standing import Prepared, StandingPlan
 
 MADE_UP_ROWS = 1_000  # of a dry run
 ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
-B = TypeVar("B")
-T = TypeVar("T")
 # What may be raised after rows were read: facts about files, the ledger, the plan and the caller, never about values.
 OUTSIDE = (RowSourceError, LedgerUnavailable, LedgerDamaged, BudgetExhausted, PlanConflict, ServiceUnavailable)
-
-
-class Net:
-    """Whatever else is raised once rows were read may depend on them: it becomes one error that is always the same.
-
-    That error is a response like any other, and of a check it is counted as one (docs/proofs/checks.md). What happened
-    is its `__context__`, which no traceback prints: whoever looks there looks at the rows.
-    """
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, PanicException) or (isinstance(error, Exception) and not isinstance(error, OUTSIDE)):
-            raise EvaluationFailed(
-                "This question could not be evaluated, for a reason that may depend on the rows and is not shown. It is"
-                " paid for. Ask another question, and report this one."
-            ) from None
-
-
-NET = Net()
-
-
-class Prepared(Generic[B]):
-    """A question or a list of questions, built for the plan that stands.
-
-    If somebody else begins the ledger with another plan before it is answered, it is built again for that plan. A
-    ledger begins once, so this happens once at most.
-    """
-
-    def __init__(self, plan: StandingPlan, build: Callable[[], B]) -> None:
-        self._plan, self._build, self._stood = plan, build, plan.now().plan
-        self.built = build()
-
-    def answered(self, answer: Callable[[B], T]) -> T:
-        """Return what `answer` returns for what was built."""
-        try:
-            return answer(self.built)
-        except PlanConflict:
-            if self._plan.standing.plan is self._stood:
-                raise
-        self.built = self._build()
-        return answer(self.built)
+# Whatever else is raised then may depend on the rows: it becomes one error that is always the same, a response like any
+# other, and of a check it is counted as one (docs/proofs/checks.md). What happened is its `__context__`, which no
+# traceback prints: whoever looks there looks at the rows.
+UNSHOWN = (
+    "This question could not be evaluated, for a reason that may depend on the rows and is not shown. It is paid for."
+    " Ask another question, and report this one."
+)
 
 
 class Answering:
@@ -151,13 +110,10 @@ class Answering:
         self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
     ) -> A:
         """Check, price and answer a question of this kind, then the questions that its answer leads to."""
-
-        def build() -> Question:
-            question = kind.question(self.plan.context(), *args, **options)
-            return question if key is None else self.keyed(question, key)
-
-        prepared = Prepared(self.plan, build)
-        answer, question = prepared.answered(self.answer), prepared.built
+        question = self.question(kind, args, options, key)
+        if not self.plan.begun_for(question):  # somebody else began the ledger this moment, under another plan
+            question = self.question(kind, args, options, key)
+        answer = self._answer(question)
         if question.after is not None:
             answer = self._last_look(question, answer)
         if question.completed is not None:
@@ -170,8 +126,16 @@ class Answering:
         listed = questions if isinstance(questions, str | Mapping) else list(questions)
         return Prepared(self.plan, lambda: build_all(listed, self.plan.context(), names)).answered(self.answer_all)
 
-    def keyed(self, question: Question, key: str) -> Question:
-        """Identify a question by its idempotency key if it has no identity of its own, being new each time."""
+    def question(
+        self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
+    ) -> Question:
+        """Return a question of this kind, checked and priced for the plan that stands.
+
+        Its idempotency `key` identifies it if it has no identity of its own, being new each time.
+        """
+        question = kind.question(self.plan.context(), *args, **options)
+        if key is None:
+            return question
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
         if question.identity is not None:
@@ -184,7 +148,7 @@ class Answering:
         while (following := self.next_look(question)) is not None:
             question = following
             try:
-                answer = self.answer(question)
+                answer = self._answer(question)
             except BudgetExhausted:
                 break  # the looks so far still stand
         return answer
@@ -220,39 +184,62 @@ class Answering:
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question from `prepare`; if it is one of several looks, this look alone."""
-        self._check_terms(question)
-        return self.ledger.in_flight.run(question.identity, partial(self._answer_once, (question,)))[0]
+        self.plan.require_for(question)
+        return self._answer(question)
+
+    def _answer(self, question: Question) -> AnyAnswer:
+        return self.ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def _answer_once(self, question: Question) -> AnyAnswer:
+        """Take the steps from find to commit, while no other thread answers this question."""
+        entry, fresh = self._find(question), False
+        if entry is None:
+            asking = Asking()
+            try:
+                (place,) = self._reserve((question,), asking)
+                drawn = self._draw(question, place)
+                about_to_commit()
+                ((entry, fresh),) = self._commit((drawn,))
+            finally:
+                asking.ended = True
+        return answer_from(self.plan.standing.context.guarantee, entry, fresh)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions from `prepare` together: one payment and one write for all that are new."""
         if not questions:  # a SELECT that only counts all rows needs no question
             return []
         together = together_of(questions, self.is_answered)
-        self._check_terms(together)
+        self.plan.require_for(together)
         require_affordable(together.cost, self.plan.standing.plan.terms, self.ledger.spent)
         answers: list[AnyAnswer] = []
         for start in range(0, len(questions), MOST_TOGETHER):
             some = questions[start : start + MOST_TOGETHER]
             keys = [one.identity for one in some if one.identity is not None]
-            answers += self.ledger.in_flight.run_all(keys, partial(self._answer_once, some))
+            answers += self.ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
         return answers
 
-    def _answer_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        """Take the steps from find to commit, while no other thread answers any of these questions."""
-        asking = Asking()
-        try:
-            found, drawn = self._find_or_draw(questions, asking)
-            if drawn:
+    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Take the same steps for a list: a question that is in it twice, or was asked before, is not drawn again."""
+        keys = [one.identity or id(one) for one in questions]  # id() for a question that is new each time
+        found: dict[object, tuple[Entry, bool]] = {}
+        new: dict[object, Question] = {}
+        for key, one in zip(keys, questions, strict=True):
+            entry = self._find(one)
+            if entry is None:
+                new[key] = one
+            else:
+                found[key] = entry, False
+        if new:
+            asked, asking = list(new.values()), Asking()
+            try:
+                places = self._reserve(asked, asking)
+                drawn = [self._draw(one, place) for one, place in zip(asked, places, strict=True)]
                 about_to_commit()
-                written = self.ledger.commit_all(list(drawn.values()))
-                for entry, fresh in written:
-                    if not fresh and entry.key is not None:
-                        drop(entry.key)
-                found |= zip(drawn, written, strict=True)
-        finally:
-            asking.ended = True
+                found |= zip(new, self._commit(drawn), strict=True)
+            finally:
+                asking.ended = True
         guarantee = self.plan.standing.context.guarantee
-        return [answer_from(guarantee, *found[one.identity or id(one)]) for one in questions]
+        return [answer_from(guarantee, *found[key]) for key in keys]
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
         """Answer a question, but leave a new answer for `write_all` to write together with others.
@@ -265,21 +252,22 @@ class Answering:
             If another thread is answering this question now, this method returns None and calls `when_free`, in any
             thread, once that thread is done. The caller then asks again.
         """
-        self._check_terms(question)
+        self.plan.require_for(question)
         end = self.ledger.in_flight.begin(question.identity, when_free)
         if end is None:
             return None
-        drawn: dict[object, Drawn] = {}
-        asking = Asking()
+        asking, drawn = Asking(), None
         try:
-            found, drawn = self._find_or_draw((question,), asking)
+            entry = self._find(question)
+            if entry is not None:
+                return answer_from(self.plan.standing.context.guarantee, entry, fresh=False)
+            (place,) = self._reserve((question,), asking)
+            drawn = self._draw(question, place)
         finally:
-            if not drawn:
+            if drawn is None:
                 asking.ended = True
                 end()
-        for each in drawn.values():
-            return Unwritten(self, each, asking, end)
-        return answer_from(self.plan.standing.context.guarantee, *found[question.identity])
+        return Unwritten(self, drawn, asking, end)
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
@@ -299,34 +287,7 @@ class Answering:
         guarantee = answers[0].answering.plan.standing.context.guarantee
         return [answer_from(guarantee, *entry) for entry in written]
 
-    def _check_terms(self, question: Question) -> None:
-        if not self.plan.standing.recorded:
-            self.plan.begin_for(question.cost)
-        terms, in_force = question.terms, self.plan.standing.context.guarantee.terms
-        if terms is not None and terms is not in_force and terms != in_force:
-            raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
-
-    # -- find, reserve, draw, certify ---------------------------------------------------------------------------
-
-    def _find_or_draw(
-        self, questions: Sequence[Question], asking: Asking
-    ) -> tuple[dict[object, tuple[Entry, bool]], dict[object, Drawn]]:
-        """Find questions that were asked before; reserve places for the others, all or none, and draw at them."""
-        found: dict[
-            object, tuple[Entry, bool]
-        ] = {}  # keyed by identity, or by id() for a question that is new each time
-        new: dict[object, Question] = {}
-        drawn: dict[object, Drawn] = {}
-        for one in questions:
-            entry = self._find(one)
-            if entry is None:
-                new.setdefault(one.identity or id(one), one)
-            else:
-                found[one.identity] = entry, False
-        if new:
-            for (key, one), place in zip(new.items(), self._reserve(list(new.values()), asking), strict=True):
-                drawn[key] = self._draw(one, place)
-        return found, drawn
+    # -- find, reserve, draw, certify, commit -------------------------------------------------------------------
 
     def _find(self, question: Question) -> Entry | None:
         """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
@@ -362,26 +323,32 @@ class Answering:
 
     def _draw(self, question: Question, place: Place) -> Drawn:
         """Draw and certify at the reserved place."""
-        cost, finish = question.cost, question.finish
+        finish = question.finish
         if finish is not None:
             go_on()
-
-        def finished(result: Result, answered: Answered) -> tuple[Result, Cost]:
-            assert finish is not None
-            with NET:
-                return finish(place.number, result, answered)
-
-        with NET:
+        try:
             return Drawn(
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, cost, question.mechanism)),
-                cost=cost,
+                answer=question.result(self._drawing(place, question.cost, question.mechanism)),
+                cost=question.cost,
                 rows_read=question.rows_read,
                 analyst=self.analyst,
-                finish=None if finish is None else finished,
+                finish=None if finish is None else partial(_finished, finish, place.number),
             )
+        except OUTSIDE:
+            raise
+        except (Exception, PanicException):  # noqa: BLE001  whatever it is
+            raise EvaluationFailed(UNSHOWN) from None
+
+    def _commit(self, drawn: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
+        """Write the answers; return each as the ledger has it, and whether it is new: another process may be faster."""
+        written = self.ledger.commit_all(drawn)
+        for entry, fresh in written:
+            if not fresh and entry.key is not None:
+                drop(entry.key)
+        return written
 
     def _drawing(self, place: Place, cost: Cost, mechanism: str | None = None) -> Drawing:
         """Return what a question draws with at its place: rows, guarantee and random generator."""
@@ -393,8 +360,9 @@ class Answering:
         rows, kept = standing.draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
-    def dry_run(self, question: Question, context: Context) -> AnyAnswer:
+    def dry_run(self, question: Question) -> AnyAnswer:
         """Draw and certify with made-up rows, without the other steps: nothing is read or spent."""
+        context = self.plan.context()
         terms = context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
@@ -405,6 +373,16 @@ class Answering:
             result, _ = question.finish(1, result, Answered(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
+
+
+def _finished(finish: Finish, number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:
+    """Return the final answer of the question at place `number`, and its cost, while the ledger commits it."""
+    try:
+        return finish(number, result, answered)
+    except OUTSIDE:
+        raise
+    except (Exception, PanicException):  # noqa: BLE001  whatever it is
+        raise EvaluationFailed(UNSHOWN) from None
 
 
 def _made_up(schema: Schema, rng: Generator) -> LocalRows:
