@@ -29,8 +29,7 @@ SAYS_NOTHING = 0.9  # share of the declared range: an interval wider than this i
 TOO_FEW = "too few rows to tell"
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A value and its interval, in the units of the question. The value is NaN where the interval says nothing."""
 
     value: float

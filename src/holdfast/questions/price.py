@@ -21,10 +21,10 @@ MORE = 100  # ordinary answers: how far a price looks ahead
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
     """Return by how much the number of answers left falls, after what is spent; beyond the plan, what it is worth."""
-    after = charge + cost.charge, intervals + cost.intervals
-    if after[0] > terms.charge or after[1] > terms.statements:
+    charge_after, intervals_after = charge + cost.charge, intervals + cost.intervals
+    if charge_after > terms.charge or intervals_after > terms.statements:
         return terms.worth(cost.charge, cost.intervals)
-    return terms.answers_left(charge, intervals) - terms.answers_left(*after)
+    return terms.answers_left(charge, intervals) - terms.answers_left(charge_after, intervals_after)
 
 
 def require_affordable(cost: Cost, terms: Terms, spent: Spent) -> None:

@@ -26,7 +26,7 @@ from holdfast.questions.mean import MEAN
 from holdfast.questions.options import Text
 from holdfast.questions.price import cost_in_answers
 from holdfast.questions.submit import SUBMIT
-from holdfast.questions.units import UNITS
+from holdfast.questions.totals import UNITS
 from holdfast.rows.open import open_rows
 from holdfast.service.database import DatabaseWitness, TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming

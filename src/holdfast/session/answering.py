@@ -104,7 +104,7 @@ class Answering:
         other.analyst = analyst
         return other
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- one question ---------------------------------------------------------------------------------------------
 
     def ask(
         self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
@@ -121,11 +121,6 @@ class Answering:
                 answer = question.completed(answer, self.ask)
         return cast(A, answer)  # a kind gives answers of its own class
 
-    def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
-        """Check, price and answer a list of questions, as `build_all` takes them."""
-        listed = questions if isinstance(questions, str | Mapping) else list(questions)
-        return Prepared(self.plan, lambda: build_all(listed, self.plan.context(), names)).answered(self.answer_all)
-
     def question(
         self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
     ) -> Question:
@@ -134,53 +129,7 @@ class Answering:
         Its idempotency `key` identifies it if it has no identity of its own, being new each time.
         """
         question = kind.question(self.plan.context(), *args, **options)
-        if key is None:
-            return question
-        if not isinstance(key, str):
-            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
-        if question.identity is not None:
-            return question
-        retried = [key, self.analyst, question.kind, question.text, question.cost.charge]
-        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII, whatever the key
-
-    def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
-        """Keep looking until the question is satisfied; return the last answer."""
-        while (following := self.next_look(question)) is not None:
-            question = following
-            try:
-                answer = self._answer(question)
-            except BudgetExhausted:
-                break  # the looks so far still stand
-        return answer
-
-    def next_look(self, question: Question) -> Question | None:
-        """Return the look that follows an answered `question`, or None if it was the last one."""
-        entry = None if question.after is None or question.identity is None else self.ledger.find(question.identity)
-        if entry is None or question.after is None:
-            return None
-        context = self.plan.context()
-        following = question.after(entry.answer, context)
-        return None if following is None else following.under(context.guarantee.terms)
-
-    def look_to_come(self, question: Question) -> Question:
-        """Return the look that asking `question` now would draw: the question itself unless it has earlier looks."""
-        while (following := self.next_look(question)) is not None:
-            question = following
-        return question
-
-    # -- prices -------------------------------------------------------------------------------------------------
-
-    def price_of(self, question: Question) -> Price:
-        """Return what a question from `prepare` would cost."""
-        guarantee, cached = self.plan.now().context.guarantee, self.is_answered(question)
-        return Price.of(question, guarantee, self.ledger.spent, self.ledger.answered, cached=cached)
-
-    def prices_of(self, questions: Sequence[Question]) -> Prices:
-        """Return what questions from `prepare` would cost together."""
-        guarantee = self.plan.now().context.guarantee
-        return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
-
-    # -- answering ----------------------------------------------------------------------------------------------
+        return question if key is None else self._keyed(question, key)
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question from `prepare`; if it is one of several looks, this look alone."""
@@ -198,11 +147,93 @@ class Answering:
             try:
                 (place,) = self._reserve((question,), asking)
                 drawn = self._draw(question, place)
-                about_to_commit()
                 ((entry, fresh),) = self._commit((drawn,))
             finally:
                 asking.ended = True
         return answer_from(self.plan.standing.context.guarantee, entry, fresh)
+
+    def _find(self, question: Question) -> Entry | None:
+        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
+        identity, usual = question.identity, question.usual
+        entry = None if identity is None else self.ledger.find(identity)
+        if entry is not None or usual is None or usual == identity:
+            return entry
+        entry = self.ledger.find(usual)
+        return entry if entry is not None and entry.rows_read >= question.rows_read else None
+
+    def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
+        """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
+        standing, costs, alone = self.plan.standing, [one.cost for one in questions], len(questions) == 1
+        total = costs[0] if alone else total_of(costs)
+        for cost in costs if alone else (*costs, total):  # the ledger must be able to count each, and all together
+            standing.context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
+        standing.draws.expect(costs)
+        try:
+            if alone:
+                return [self.ledger.reserve(total, None if questions[0].finish is None else asking)]
+            return self.ledger.reserve_all(costs, asking)
+        except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
+            standing.draws.refuse(costs)
+            raise too_dear(total, standing.plan.terms, self.ledger.spent) from None
+
+    def _taken(self) -> tuple[int, int]:
+        taken = self.ledger.taken
+        return taken.charge, taken.intervals
+
+    def _draw(self, question: Question, place: Place) -> Drawn:
+        """Draw and certify at the reserved place."""
+        finish = question.finish
+        if finish is not None:
+            go_on()
+        try:
+            return Drawn(
+                place,
+                key=question.identity,
+                question={"kind": question.kind, "text": question.text},
+                answer=question.result(self._drawing(place, question.cost, question.mechanism)),
+                cost=question.cost,
+                rows_read=question.rows_read,
+                analyst=self.analyst,
+                finish=None if finish is None else partial(_finished, finish, place.number),
+            )
+        except OUTSIDE:
+            raise
+        except (Exception, PanicException):  # noqa: BLE001  whatever it is
+            raise EvaluationFailed(UNSHOWN) from None
+
+    def _drawing(self, place: Place, cost: Cost, mechanism: str | None = None) -> Drawing:
+        """Return what a question draws with at its place: rows, guarantee and random generator."""
+        standing = self.plan.standing
+        guarantee = standing.context.guarantee.at(place.reached, place.intervals, cost.intervals)
+        if mechanism is not None:
+            guarantee = guarantee.by(mechanism)
+        order = Order(self.ledger.key(ORDER), place.charge) if guarantee.in_order else None
+        rows, kept = standing.draws.rows_for(place, cost)
+        return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
+
+    def _commit(self, drawn: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
+        """Write the answers; return each as the ledger has it, and whether it is new: another process may be faster."""
+        about_to_commit()
+        written = self.ledger.commit_all(drawn)
+        for entry, fresh in written:
+            if not fresh and entry.key is not None:
+                drop(entry.key)
+        return written
+
+    def _keyed(self, question: Question, key: str) -> Question:
+        if not isinstance(key, str):
+            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
+        if question.identity is not None:
+            return question
+        retried = [key, self.analyst, question.kind, question.text, question.cost.charge]
+        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII, whatever the key
+
+    # -- several questions ----------------------------------------------------------------------------------------
+
+    def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
+        """Check, price and answer a list of questions, as `build_all` takes them."""
+        listed = questions if isinstance(questions, str | Mapping) else list(questions)
+        return Prepared(self.plan, lambda: build_all(listed, self.plan.context(), names)).answered(self.answer_all)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions from `prepare` together: one payment and one write for all that are new."""
@@ -234,12 +265,13 @@ class Answering:
             try:
                 places = self._reserve(asked, asking)
                 drawn = [self._draw(one, place) for one, place in zip(asked, places, strict=True)]
-                about_to_commit()
                 found |= zip(new, self._commit(drawn), strict=True)
             finally:
                 asking.ended = True
         guarantee = self.plan.standing.context.guarantee
         return [answer_from(guarantee, *found[key]) for key in keys]
+
+    # -- answers that are drawn now and written later -------------------------------------------------------------
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
         """Answer a question, but leave a new answer for `write_all` to write together with others.
@@ -287,78 +319,48 @@ class Answering:
         guarantee = answers[0].answering.plan.standing.context.guarantee
         return [answer_from(guarantee, *entry) for entry in written]
 
-    # -- find, reserve, draw, certify, commit -------------------------------------------------------------------
+    # -- looks at one question ------------------------------------------------------------------------------------
 
-    def _find(self, question: Question) -> Entry | None:
-        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
-        identity, usual = question.identity, question.usual
-        entry = None if identity is None else self.ledger.find(identity)
-        if entry is not None or usual is None or usual == identity:
-            return entry
-        entry = self.ledger.find(usual)
-        return entry if entry is not None and entry.rows_read >= question.rows_read else None
+    def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
+        """Keep looking until the question is satisfied; return the last answer."""
+        while (following := self.next_look(question)) is not None:
+            question = following
+            try:
+                answer = self._answer(question)
+            except BudgetExhausted:
+                break  # the looks so far still stand
+        return answer
+
+    def next_look(self, question: Question) -> Question | None:
+        """Return the look that follows an answered `question`, or None if it was the last one."""
+        entry = None if question.after is None or question.identity is None else self.ledger.find(question.identity)
+        if entry is None or question.after is None:
+            return None
+        context = self.plan.context()
+        following = question.after(entry.answer, context)
+        return None if following is None else following.under(context.guarantee.terms)
+
+    def look_to_come(self, question: Question) -> Question:
+        """Return the look that asking `question` now would draw: the question itself unless it has earlier looks."""
+        while (following := self.next_look(question)) is not None:
+            question = following
+        return question
+
+    # -- looking before paying ------------------------------------------------------------------------------------
 
     def is_answered(self, question: Question) -> bool:
         """Whether this question has a stored answer, and so is free."""
         return self._find(question) is not None
 
-    def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
-        """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
-        standing, costs, alone = self.plan.standing, [one.cost for one in questions], len(questions) == 1
-        total = costs[0] if alone else total_of(costs)
-        for cost in costs if alone else (*costs, total):  # the ledger must be able to count each, and all together
-            standing.context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
-        standing.draws.expect(costs)
-        try:
-            if alone:
-                return [self.ledger.reserve(total, None if questions[0].finish is None else asking)]
-            return self.ledger.reserve_all(costs, asking)
-        except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
-            standing.draws.refuse(costs)
-            raise too_dear(total, standing.plan.terms, self.ledger.spent) from None
+    def price_of(self, question: Question) -> Price:
+        """Return what a question from `prepare` would cost."""
+        guarantee, cached = self.plan.now().context.guarantee, self.is_answered(question)
+        return Price.of(question, guarantee, self.ledger.spent, self.ledger.answered, cached=cached)
 
-    def _taken(self) -> tuple[int, int]:
-        taken = self.ledger.taken
-        return taken.charge, taken.intervals
-
-    def _draw(self, question: Question, place: Place) -> Drawn:
-        """Draw and certify at the reserved place."""
-        finish = question.finish
-        if finish is not None:
-            go_on()
-        try:
-            return Drawn(
-                place,
-                key=question.identity,
-                question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, question.cost, question.mechanism)),
-                cost=question.cost,
-                rows_read=question.rows_read,
-                analyst=self.analyst,
-                finish=None if finish is None else partial(_finished, finish, place.number),
-            )
-        except OUTSIDE:
-            raise
-        except (Exception, PanicException):  # noqa: BLE001  whatever it is
-            raise EvaluationFailed(UNSHOWN) from None
-
-    def _commit(self, drawn: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
-        """Write the answers; return each as the ledger has it, and whether it is new: another process may be faster."""
-        written = self.ledger.commit_all(drawn)
-        for entry, fresh in written:
-            if not fresh and entry.key is not None:
-                drop(entry.key)
-        return written
-
-    def _drawing(self, place: Place, cost: Cost, mechanism: str | None = None) -> Drawing:
-        """Return what a question draws with at its place: rows, guarantee and random generator."""
-        standing = self.plan.standing
-        guarantee = standing.context.guarantee.at(place.reached, place.intervals, cost.intervals)
-        if mechanism is not None:
-            guarantee = guarantee.by(mechanism)
-        order = Order(self.ledger.key(ORDER), place.charge) if guarantee.in_order else None
-        rows, kept = standing.draws.rows_for(place, cost)
-        return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
+    def prices_of(self, questions: Sequence[Question]) -> Prices:
+        """Return what questions from `prepare` would cost together."""
+        guarantee = self.plan.now().context.guarantee
+        return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
 
     def dry_run(self, question: Question) -> AnyAnswer:
         """Draw and certify with made-up rows, without the other steps: nothing is read or spent."""
