@@ -5,7 +5,7 @@ equal when two people ask the same thing. Running it touches rows only through a
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -228,20 +228,109 @@ class Context:
         """Whether an ordinary answer reads fewer rows by now than the first one did."""
         return self.rows_per_query < self.guarantee.rows_at(0)
 
+    # -- how many rows ------------------------------------------------------------------------------------------------
+
+    def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
+        """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
+        planned = self.rows_per_query
+        if rows_per_query is None and margin is None:
+            return planned
+        if rows_per_query is not None and margin is not None:
+            raise InvalidArgument("Give rows_per_query or margin, not both.")
+        self.guarantee.require_flexible()
+        if rows_per_query is not None and self.guarantee.planning.reads_all_rows:
+            raise InvalidArgument(
+                f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
+                " more or less on it.",
+                name="rows_per_query",
+            )
+        if rows_per_query is not None:
+            check.whole(rows_per_query=rows_per_query)
+            most, what = MOST_DRAWS, "the most one answer can read"
+            if not self.guarantee.terms.ends:  # no budget stops it, and it would widen later answers for nothing
+                most, what = min((most, what), (MOST_TIMES * self.guarantee.terms.rows, f"{MOST_TIMES} times the rows"))
+            if rows_per_query > most:
+                check.at_most(what, most, rows_per_query=rows_per_query)
+            return int(rows_per_query)
+        if isinstance(query.statistic, GroupMean):
+            raise InvalidArgument(
+                "margin is for questions about all rows; the margin of a group depends on its size, also of the rows"
+                " where a value is not missing. Use rows_per_query to spend more or less, or declare columns complete."
+            )
+        check.positive(margin=margin)
+        low, high = query.bounds
+        share = float(margin or 0) / (high - low)
+        if share >= 1:  # such an answer would say nothing, and be charged
+            way = check.percent(float(margin or 0)) if (low, high) == (0.0, 1.0) else ""
+            raise InvalidArgument(
+                f"margin must be below the range of {high - low:g}; got {margin:g}.{way}", name="margin"
+            )
+        spent = self.so_far()
+        draws = self.answering.draws_for(share, spent)
+        if draws is None:
+            best = (high - low) * self.answering.best_margin(spent)
+            raise PlanInfeasible(
+                f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
+                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer; a rare share"
+                " is narrower in any answer.",
+                margin=margin,
+                best_margin=best,
+            )
+        return draws
+
+    # -- what it costs, and what is known of the answer beforehand ----------------------------------------------------
+
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.answering, query.statistic, draws)
 
-    def identity(self, query: Query, draws: int) -> str | None:
-        """Return the identity of a question about `query`, from this many `draws`."""
-        return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
+    def price_all(self, releases: Iterable[tuple[Query, int]]) -> tuple[Cost, int, int]:
+        """Return what releases of these queries, from so many draws each, cost together; their rows, and their work."""
+        charge = intervals = rows_read = work = 0
+        for query, draws in releases:
+            cost, rows = self.price(query, draws)
+            charge, intervals = charge + cost.charge, intervals + cost.intervals
+            rows_read, work = rows_read + rows, work + RELEASE_WORK + rows * query.work
+        return Cost(charge, intervals), rows_read, work
 
-    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
-        """Return the question; its text names those of these columns whose values are published."""
-        names = [name for name in columns if name in self.schema and self.schema[name].published]
-        if not names:
-            return question
-        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
+    def forecast(
+        self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
+    ) -> Forecast:
+        """Return the forecast of an answer from one release of this many `draws`; `scale`, `hint`: as `question`."""
+        margin = None if scale is None else self.margin(query, draws, scale)
+        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), hint()))
+
+    def margin(self, query: Query, draws: int, scale: float) -> float | None:
+        """Return the margin of an answer from this many `draws`, `scale` times that of the query.
+
+        A group has no margin here: it depends on the data.
+        """
+        statistic, (low, high) = query.statistic, query.bounds
+        if isinstance(statistic, GroupMean):
+            return None
+        certifying = self.certifying(self.price(query, draws)[0]).answering()
+        known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
+        return scale * (high - low) * known
+
+    def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
+        """Return how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        cost
+            What all passes cost, if there are several: every group is certified after the draws of all of them.
+        """
+        (low, high), statistic = query.bounds, query.statistic
+        if not isinstance(statistic, GroupMean):
+            return ()
+        certifying = self.certifying(cost or self.price(query, draws)[0]).answering()
+        shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
+        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
+        return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
+
+    # -- the question -------------------------------------------------------------------------------------------------
 
     def question(
         self,
@@ -306,100 +395,25 @@ class Context:
         question = self.question(kind, passes[0], draws, run, of=whole)
         if len(passes) == 1:
             return question
-        prices = [self.price(one, draws) for one in passes]
-        cost = total_of([one for one, _ in prices])
+        cost, rows_read, work = self.price_all((one, draws) for one in passes)
         return replace(
             question,
             cost=cost,
-            rows_read=sum(rows for _, rows in prices),
-            work=len(passes) * question.work,
+            rows_read=rows_read,
+            work=work,
             forecast=lambda _: Forecast(widths=self.group_widths(passes[0], draws, cost)),
         )
 
-    def forecast(
-        self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
-    ) -> Forecast:
-        """Return the forecast of an answer from one release of this many `draws`; `scale`, `hint`: as `question`."""
-        margin = None if scale is None else self.margin(query, draws, scale)
-        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), hint()))
+    def identity(self, query: Query, draws: int) -> str | None:
+        """Return the identity of a question about `query`, from this many `draws`."""
+        return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
 
-    def margin(self, query: Query, draws: int, scale: float) -> float | None:
-        """Return the margin of an answer from this many `draws`, `scale` times that of the query.
-
-        A group has no margin here: it depends on the data.
-        """
-        statistic, (low, high) = query.statistic, query.bounds
-        if isinstance(statistic, GroupMean):
-            return None
-        certifying = self.certifying(self.price(query, draws)[0]).answering()
-        known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
-        return scale * (high - low) * known
-
-    def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
-        """Return how wide groups will be, in the question's units, if their means are middling.
-
-        Parameters
-        ----------
-        query, draws
-            What is asked in one pass, and its draws.
-        cost
-            What all passes cost, if there are several: every group is certified after the draws of all of them.
-        """
-        (low, high), statistic = query.bounds, query.statistic
-        if not isinstance(statistic, GroupMean):
-            return ()
-        certifying = self.certifying(cost or self.price(query, draws)[0]).answering()
-        shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
-        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
-        return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
-
-    def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
-        """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
-        planned = self.rows_per_query
-        if rows_per_query is None and margin is None:
-            return planned
-        if rows_per_query is not None and margin is not None:
-            raise InvalidArgument("Give rows_per_query or margin, not both.")
-        self.guarantee.require_flexible()
-        if rows_per_query is not None and self.guarantee.planning.reads_all_rows:
-            raise InvalidArgument(
-                f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
-                " more or less on it.",
-                name="rows_per_query",
-            )
-        if rows_per_query is not None:
-            check.whole(rows_per_query=rows_per_query)
-            most, what = MOST_DRAWS, "the most one answer can read"
-            if not self.guarantee.terms.ends:  # no budget stops it, and it would widen later answers for nothing
-                most, what = min((most, what), (MOST_TIMES * self.guarantee.terms.rows, f"{MOST_TIMES} times the rows"))
-            if rows_per_query > most:
-                check.at_most(what, most, rows_per_query=rows_per_query)
-            return int(rows_per_query)
-        if isinstance(query.statistic, GroupMean):
-            raise InvalidArgument(
-                "margin is for questions about all rows; the margin of a group depends on its size, also of the rows"
-                " where a value is not missing. Use rows_per_query to spend more or less, or declare columns complete."
-            )
-        check.positive(margin=margin)
-        low, high = query.bounds
-        share = float(margin or 0) / (high - low)
-        if share >= 1:  # such an answer would say nothing, and be charged
-            way = check.percent(float(margin or 0)) if (low, high) == (0.0, 1.0) else ""
-            raise InvalidArgument(
-                f"margin must be below the range of {high - low:g}; got {margin:g}.{way}", name="margin"
-            )
-        spent = self.so_far()
-        draws = self.answering.draws_for(share, spent)
-        if draws is None:
-            best = (high - low) * self.answering.best_margin(spent)
-            raise PlanInfeasible(
-                f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
-                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer; a rare share"
-                " is narrower in any answer.",
-                margin=margin,
-                best_margin=best,
-            )
-        return draws
+    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
+        """Return the question; its text names those of these columns whose values are published."""
+        names = [name for name in columns if name in self.schema and self.schema[name].published]
+        if not names:
+            return question
+        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
 
 
 def _one_number(query: Query, draws: int, scale: float, drawing: Drawing) -> Result:
