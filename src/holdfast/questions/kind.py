@@ -93,7 +93,8 @@ class Kind(Generic[P, A]):
         unit = context.schema.unit
         if unit is not None and not question.whole:
             question = replace(question, text=f"{question.text}, every unit ({unit}) alike")
-        return question.under(context.guarantee.terms)
+        terms = context.guarantee.terms
+        return question if question.terms is terms else question.under(terms)
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None

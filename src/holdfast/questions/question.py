@@ -167,8 +167,6 @@ class Question:
 
     def under(self, terms: Terms) -> "Question":
         """Return the question as built under these terms. Its texts are not checked again."""
-        if self.terms is terms:
-            return self
         prepared = copy(self)
         prepared.terms = terms
         return prepared
