@@ -103,14 +103,6 @@ class Estimate(NamedTuple):
         return write_estimate(self, self.decimals)
 
 
-def stretched(
-    bounds: Interval, values: Sequence[float], intervals: Sequence[Interval], *, alone: bool = False
-) -> list[Estimate]:
-    """Return every value with its interval, stretched to the bounds as `Estimate.within` does."""
-    within = Estimate.within
-    return [within(bounds, value, interval, alone=alone) for value, interval in zip(values, intervals, strict=False)]
-
-
 class Record(NamedTuple):
     """Where an answer comes from.
 

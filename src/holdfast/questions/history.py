@@ -163,7 +163,6 @@ def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAn
             " installation does not know. Install the version or the package that wrote it.",
             entry=entry.seq,
         ) from None
-    answer = kind.answer_with(entry.answer)
     record = Record(
         kind=kind.name,
         question=entry.question["text"],
@@ -176,7 +175,7 @@ def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAn
         receipt=f"{entry.seq}:{entry.hash}",
         cached=not fresh,
     )
-    return answer.read(entry.answer, record)
+    return kind.read(entry.answer, record)
 
 
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:

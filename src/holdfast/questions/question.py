@@ -23,7 +23,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query
-from holdfast.questions.answer import Estimate, Interval, stretched, write_end
+from holdfast.questions.answer import Estimate, Interval, write_end
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
@@ -90,7 +90,9 @@ class Drawing:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         guarantee = self.guarantee.answering()
         intervals = query.statistic.certify(release, guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
+        within, alone = bounds or query.bounds, not guarantee.gives_intervals
+        pairs = zip(release.values, intervals, strict=False)
+        return [Estimate.within(within, value, interval, alone=alone) for value, interval in pairs]
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
