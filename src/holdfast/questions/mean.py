@@ -160,7 +160,7 @@ def result_of(
     return {"by": list(by), "groups": lines, "bounds": list(bounds)}
 
 
-NUMBERS = ("value", "low", "high", "share_low", "share_high")
+NUMBERS = ("value", "low", "high", "share_low", "share_high")  # what is said of a group, besides its values
 
 
 def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int | None) -> Question:

@@ -89,7 +89,7 @@ class StandingPlan:
         """Begin the ledger, if nobody has; refuse a question that was built for another plan."""
         if not self.begun_for(question):
             raise PlanConflict(
-                f"The ledger {self._ledger.location} was begun under another plan this moment:"
+                f"The ledger {self._ledger.location} was begun under another plan since this question was prepared:"
                 f" {self.standing.plan.sentence} Ask again, and the question is built for it.",
                 standing=self.standing.plan.to_dict(),
             )
