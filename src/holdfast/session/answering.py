@@ -38,7 +38,6 @@ from holdfast.errors import (
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
 from holdfast.queries.synthetic import synthetic_rows
-from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
 from holdfast.questions.history import Registered, answer_from
@@ -362,10 +361,10 @@ class Answering:
         guarantee = self.plan.now().context.guarantee
         return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
 
-    def dry_run(self, question: Question) -> AnyAnswer:
-        """Draw and certify with made-up rows, without the other steps: nothing is read or spent."""
+    def dry_run(self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object]) -> AnyAnswer:
+        """Check, then draw and certify with made-up rows, without the other steps: nothing is read or spent."""
         context = self.plan.context()
-        terms = context.guarantee.terms
+        question, terms = kind.question(context, *args, **options), context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = _made_up(self._schema, rng)
@@ -374,7 +373,7 @@ class Answering:
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
-        return kind_named(question.kind).read(result, record)
+        return kind.read(result, record)
 
 
 def _finished(finish: Finish, number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:

@@ -294,7 +294,7 @@ class Session(Verbs):
         query, kind, **options
             As for `ask`.
         """
-        return self.answering.dry_run(self.answering.question(kind_named(kind), (query,), options))
+        return self.answering.dry_run(kind_named(kind), (query,), options)
 
     # -- what stands --------------------------------------------------------------------------------------------
 
