@@ -250,25 +250,20 @@ class Answering:
 
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Take the same steps for a list: a question that is in it twice, or was asked before, is not drawn again."""
-        keys = [one.identity or id(one) for one in questions]  # id() for a question that is new each time
-        found: dict[object, tuple[Entry, bool]] = {}
-        new: dict[object, Question] = {}
-        for key, one in zip(keys, questions, strict=True):
-            entry = self._find(one)
-            if entry is None:
-                new[key] = one
-            else:
-                found[key] = entry, False
+        asked = {one.identity or id(one): one for one in questions}  # id() for a question that is new each time
+        stored = ((key, self._find(one)) for key, one in asked.items())
+        found: dict[object, tuple[Entry, bool]] = {key: (entry, False) for key, entry in stored if entry is not None}
+        new = {key: one for key, one in asked.items() if key not in found}
         if new:
-            asked, asking = list(new.values()), Asking()
+            asking = Asking()
             try:
-                places = self._reserve(asked, asking)
-                drawn = [self._draw(one, place) for one, place in zip(asked, places, strict=True)]
+                places = self._reserve(list(new.values()), asking)
+                drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
                 found |= zip(new, self._commit(drawn), strict=True)
             finally:
                 asking.ended = True
         guarantee = self.plan.standing.context.guarantee
-        return [answer_from(guarantee, *found[key]) for key in keys]
+        return [answer_from(guarantee, *found[one.identity or id(one)]) for one in questions]
 
     # -- answers that are drawn now and written later -------------------------------------------------------------
 
