@@ -44,9 +44,8 @@ from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
-from holdfast.session.answering import Answering, Unwritten
+from holdfast.session.answering import Answering, Prepared, Unwritten
 from holdfast.session.session import Session
-from holdfast.session.standing import Prepared
 
 RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends

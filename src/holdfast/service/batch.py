@@ -21,7 +21,7 @@ from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, AskIn, QuestionModels
 from holdfast.service.tokens import Token
-from holdfast.session.standing import Prepared
+from holdfast.session.answering import Prepared
 
 
 class BatchService:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import polars as pl
 from numpy.random import Generator
@@ -50,11 +50,13 @@ from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
-from holdfast.session.standing import Prepared, StandingPlan
+from holdfast.session.standing import StandingPlan
 
 MADE_UP_ROWS = 1_000  # of a dry run
 ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
+B = TypeVar("B")
+T = TypeVar("T")
 # What may be raised after rows were read: facts about files, the ledger, the plan and the caller, never about values.
 OUTSIDE = (RowSourceError, LedgerUnavailable, LedgerDamaged, BudgetExhausted, PlanConflict, ServiceUnavailable)
 # Whatever else is raised then may depend on the rows: it becomes one error that is always the same, a response like any
@@ -387,6 +389,28 @@ def _made_up(schema: Schema, rng: Generator) -> LocalRows:
     if schema.unit is not None:
         rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
     return memory_rows(rows, name="made up", unit=schema.unit)
+
+
+class Prepared(Generic[B]):
+    """A question or a list of questions, built for the plan that stands.
+
+    If somebody else begins the ledger with another plan before it is answered, it is built again for that plan. A
+    ledger begins once, so this happens once at most.
+    """
+
+    def __init__(self, plan: StandingPlan, build: Callable[[], B]) -> None:
+        self._plan, self._build, self._stood = plan, build, plan.now().plan
+        self.built = build()
+
+    def answered(self, answer: Callable[[B], T]) -> T:
+        """Return what `answer` returns for what was built."""
+        try:
+            return answer(self.built)
+        except PlanConflict:
+            if self._plan.standing.plan is self._stood:
+                raise
+        self.built = self._build()
+        return answer(self.built)
 
 
 class Unwritten(NamedTuple):

@@ -1,8 +1,6 @@
 """Which plan stands: the one that the ledger records, or, until it has begun, the one that the user's wishes make."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.plan import Plan
@@ -16,9 +14,6 @@ from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.source import Draws, RowSource
 from holdfast.schema import Schema
 from holdfast.session.beside import explored_beside
-
-B = TypeVar("B")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -143,25 +138,3 @@ class StandingPlan:
         draws.join()
         if draws.dealt:
             self._ledger.reach = lambda: Reach(*draws.reach)
-
-
-class Prepared(Generic[B]):
-    """A question or a list of questions, built for the plan that stands.
-
-    If somebody else begins the ledger with another plan before it is answered, it is built again for that plan. A
-    ledger begins once, so this happens once at most.
-    """
-
-    def __init__(self, plan: StandingPlan, build: Callable[[], B]) -> None:
-        self._plan, self._build, self._stood = plan, build, plan.now().plan
-        self.built = build()
-
-    def answered(self, answer: Callable[[B], T]) -> T:
-        """Return what `answer` returns for what was built."""
-        try:
-            return answer(self.built)
-        except PlanConflict:
-            if self._plan.standing.plan is self._stood:
-                raise
-        self.built = self._build()
-        return answer(self.built)
