@@ -387,8 +387,10 @@ class Caller:
             if callable(outcome):
                 outcome = await self._outcome(self.lanes.heavy, outcome)
         except (asyncio.CancelledError, ProtocolError):
-            if self.key is None:  # with a key, the caller may come back for the answer
+            if self.key is None:
                 self.work.cancel()
+            else:  # the caller may come back for the answer
+                self.lanes.unattended.add(self.work)
             raise
         except Exception:  # also an unexpected one, which the rows may have caused
             if self.work.begun:
