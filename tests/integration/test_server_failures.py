@@ -130,14 +130,14 @@ def test_the_text_of_an_unexpected_error_is_withheld(
 
 
 def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.service import ask
+    from holdfast.service import accounts
 
     served, token = server.state.datasets.get("flights", server.state.admin), server.token("ana", quota=1)
     ana, question = server.state.tokens.authenticate(token), served.session.prepare("weekend")
-    monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
+    monkeypatch.setattr(accounts, "RESERVATION_SECONDS", 0.2)
     server.state.service.quotas.reserve(served, ana, [question], Work())  # and never closed
     with server.client(token) as client:
-        monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)
+        monkeypatch.setattr(accounts, "RESERVATION_SECONDS", 120.0)
         refused = client.post(f"{API}/ask", json={"query": "weekend"})
         if refused.status_code != 200:  # a slow machine may need longer than the reservation lasts
             is_error(refused, 409, "quota_exhausted")

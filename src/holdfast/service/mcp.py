@@ -388,7 +388,7 @@ class TokenSession:
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost."""
-        return self._state.batches.price_sql(self._served, self._token, text)
+        return self._state.service.price_sql(self._served, self._token, text)
 
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
         """Return the question, checked but not asked."""
@@ -459,7 +459,7 @@ class _TokenThreads(Threads):
 
     async def sql(self, session: Askable, text: str) -> pl.DataFrame:
         assert isinstance(session, TokenSession)
-        return read_table(await self._state.batches.sql(session.name, _current.get(), text, None, gone=_gone.get()))
+        return read_table(await self._state.service.sql(session.name, _current.get(), text, None, gone=_gone.get()))
 
 
 class McpEndpoint:

@@ -272,7 +272,7 @@ async def sql(request: Request, name: NameInPath) -> Response:
     """Answer a SELECT, from the form."""
     state, form = state_of(request), await forms.fields(request)
     text = form.get("sql", "")
-    response = await state.batches.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
+    response = await state.service.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
     count = sum(not one["answer"]["cached"] for one in response["results"])
     asked = f"{count:,} new, {len(response['results']) - count:,} asked before."
     shown = {"panels": _panels(read_table(response)), "asked": asked}
@@ -300,7 +300,7 @@ async def sql_price(request: Request, name: NameInPath) -> Response:
     state, token, form = state_of(request), token_of(request), await forms.fields(request)
 
     def work(served: ServedDataset) -> dict[str, Any]:
-        return state.batches.sql_prices(served, token, form["sql"]) if "sql" in form else {"prices": None}
+        return state.service.sql_prices(served, token, form["sql"]) if "sql" in form else {"prices": None}
 
     return show(request, "prices.html", await on_dataset(request, name, work))
 

@@ -11,11 +11,9 @@ from starlette.requests import Request
 
 from holdfast.errors import HoldfastError, ServiceUnavailable
 from holdfast.questions.budget import Budget
-from holdfast.service.ask import AskService, Quotas, write_together
-from holdfast.service.batch import BatchService
+from holdfast.service.ask import AskService, write_together
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets
-from holdfast.service.idempotency import IdempotencyKeys
 from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
@@ -43,11 +41,10 @@ class ServerState:
         self.questions = QuestionModels()
         self.metrics = Metrics()
         self.lanes = Lanes(each=settings.asks_at_once, waiting=settings.asks_waiting, write=write_together)
-        self.service = AskService(
-            settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
-        )
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
-        self.batches = BatchService(self.service, self.datasets, self.questions, self.lanes, self.rate_limits)
+        self.service = AskService(
+            settings, self.database, self.datasets, self.questions, self.metrics, self.lanes, self.rate_limits
+        )
         self.readiness = Readiness(self.probe)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
         self.datasets.open_all()
