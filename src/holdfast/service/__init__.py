@@ -2,8 +2,7 @@
 
 app.py              the application and its process
 settings.py         settings from arguments, environment and a TOML file
-state.py            what every request can reach
-auth.py             who may call a route: deny by default, origins, cookies
+access.py           what every request can reach, and who may call a route: deny by default, origins, cookies
 tokens.py           tokens and sign-ins
 database.py         the token database: tokens, sign-ins, idempotency keys, quotas; also a witness of ledgers
 datasets.py         the datasets by name, each a `Session`

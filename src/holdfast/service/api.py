@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
 from holdfast.questions.history import history_frame
-from holdfast.service.auth import Endpoint, GuardedRoute, Routes, on_dataset, token_of
+from holdfast.service.access import Endpoint, GuardedRoute, Routes, in_thread, on_dataset, state_of, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
@@ -38,7 +38,6 @@ from holdfast.service.schemas import (
     SqlOut,
     validate,
 )
-from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
 from holdfast.session.planning import plan as make_plan
 
@@ -95,9 +94,9 @@ class JsonResponse(Response):
             await super().__call__(scope, receive, send)
 
 
-def json_response(payload: dict[str, Any], status: int = 200) -> Response:
+def json_response(payload: dict[str, Any]) -> Response:
     """Return compact JSON."""
-    return JsonResponse(_encode(payload), status)
+    return JsonResponse(_encode(payload))
 
 
 def _json_body(request: Request) -> Any:

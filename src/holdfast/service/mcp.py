@@ -53,9 +53,9 @@ from holdfast.session.planning import plan as make_plan
 from holdfast.session.session import Session
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
+    from holdfast.service.access import ServerState
     from holdfast.service.ask import Gone
     from holdfast.service.datasets import ServedDataset
-    from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
 
 INSTRUCTIONS = (
@@ -478,7 +478,7 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        from holdfast.service.auth import authorize, token_of
+        from holdfast.service.access import authorize, token_of
 
         request = Request(scope, receive)
         if "authorization" not in request.headers:

@@ -24,13 +24,12 @@ from holdfast.questions.sql import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.schema import Schema
 from holdfast.service import charts, forms
+from holdfast.service.access import COOKIE, Routes, address_of, in_thread, on_dataset, state_of, token_of
 from holdfast.service.api import NameInPath, compare_plans, overviews
-from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
 from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.forms import examples, snippets, suggestions
 from holdfast.service.schemas import AskIn
-from holdfast.service.state import in_thread, state_of
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -124,7 +123,7 @@ async def sign_in_page(request: Request) -> Response:
 async def sign_in(request: Request) -> Response:
     """Exchange a token or a one-time link for a cookie."""
     state, form = state_of(request), await forms.fields(request)
-    state.failed_sign_ins.take(request.client.host if request.client else "unknown")
+    state.failed_sign_ins.take(address_of(request))
 
     def exchange() -> str:
         tokens = state.tokens
