@@ -108,6 +108,11 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"say so when opening: holdfast", "say so: holdfast"),
     (r"say so when opening: null_values=\[(.*)\]", _null_values),
     (r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open DATA --types '\1=\2'"),
+    (
+        r"^'([^']*)' is text; (.*) compares numbers\.$",
+        r"'\1' is text; \2 compares numbers. If it should be numbers, this shows which value of a CSV file is not:"
+        r" holdfast open DATA --types '\1=number'.",
+    ),
     # Only in the library's own wording: a quoted question may compare a column of the same name.
     (rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}"),
 )
