@@ -239,19 +239,11 @@ class AskService:
                 )
             self._count(token, selected)
             prices = served.session.price_sql(text)
-        left = self.left(served, token)
-        for name_, refusal, amount in (("budget", BudgetExhausted, None), ("quota", QuotaExhausted, left["quota"])):
-            cost = prices.answers if amount is None else sum(map(of_quota, prices.each))
-            short = not prices.affordable if amount is None else cost > amount
-            if short:
-                there = left["answers"] if amount is None else amount
-                raise refusal(
-                    f"The {name_} cannot pay for this SELECT: it costs {write_answers(cost)}, and {there:,} are left."
-                    " Ask for fewer groups.",
-                    cost=cost,
-                    left=there,
-                    unit="answers",
-                )
+        left, of_theirs = self.left(served, token), sum(map(of_quota, prices.each))
+        if not prices.affordable:
+            raise _too_dear_select(BudgetExhausted, "budget", prices.answers, left["answers"])
+        if left["quota"] is not None and of_theirs > left["quota"]:
+            raise _too_dear_select(QuotaExhausted, "quota", of_theirs, left["quota"])
         return selected, [self._questions.read(question) for question in selected.questions]
 
 
@@ -449,6 +441,16 @@ class Caller:
 def digest(*parts: str) -> str:
     """Return one key made of several texts."""
     return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _too_dear_select(refusal: type[BudgetExhausted], payer: str, cost: int, left: int) -> HoldfastError:
+    return refusal(
+        f"The {payer} cannot pay for this SELECT: it costs {write_answers(cost)}, and {left:,} are left."
+        " Ask for fewer groups.",
+        cost=cost,
+        left=left,
+        unit="answers",
+    )
 
 
 def _selected(served: ServedDataset, text: str) -> Selected:
