@@ -146,7 +146,7 @@ def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-def test_a_server_that_stops_settles_what_it_can_not_write(
+def test_a_server_that_stops_settles_what_it_cannot_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heavy: bool
 ) -> None:
     """The budget has paid for the draw, so the quota has, too: not for two minutes, as after a kill, but for good."""
