@@ -441,6 +441,6 @@ class Lanes:
         self.heavy.close(max(0.0, seconds - (time.monotonic() - begin)))
         for work in list(self.unattended):
             work.cancel()
-        settled = time.monotonic() + SETTLING
-        while (self.heavy.busy or self.asks.busy) and time.monotonic() < settled:
+        until = time.monotonic() + SETTLING
+        while (self.heavy.busy or self.asks.busy) and time.monotonic() < until:
             time.sleep(0.1 * STALL)
