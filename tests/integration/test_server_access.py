@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.service.access import GuardedRoute
 from holdfast.service.app import build
-from holdfast.service.auth import GuardedRoute
 from holdfast.service.limits import RateLimiter
 from holdfast.service.tokens import Token
 from serving import Running, settings, table, wait_until

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.cancel import Work
+from holdfast.cancel import Work, checkpoint
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"
@@ -130,16 +130,53 @@ def test_the_text_of_an_unexpected_error_is_withheld(
 
 
 def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.service import ask
+    from holdfast.service import accounts
 
     served, token = server.state.datasets.get("flights", server.state.admin), server.token("ana", quota=1)
     ana, question = server.state.tokens.authenticate(token), served.session.prepare("weekend")
-    monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
+    monkeypatch.setattr(accounts, "RESERVATION_SECONDS", 0.2)
     server.state.service.quotas.reserve(served, ana, [question], Work())  # and never closed
     with server.client(token) as client:
-        monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)
+        monkeypatch.setattr(accounts, "RESERVATION_SECONDS", 120.0)
         refused = client.post(f"{API}/ask", json={"query": "weekend"})
         if refused.status_code != 200:  # a slow machine may need longer than the reservation lasts
             is_error(refused, 409, "quota_exhausted")
         time.sleep(0.25)
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_server_that_stops_settles_what_it_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heavy: bool
+) -> None:
+    """The budget has paid for the draw, so the quota has, too: not for two minutes, as after a kill, but for good."""
+    from holdfast.service import ask
+
+    chosen, drawing = settings(table(tmp_path), grace=1.0), threading.Event()
+    if heavy:
+        monkeypatch.setattr(ask, "SMALL_WORK", 0)
+
+    def long(*_: Any, **__: Any) -> None:
+        drawing.set()
+        for _ in range(1_000):
+            checkpoint()
+            time.sleep(0.01)
+
+    with Running(chosen) as server:
+        token = server.token("ana", quota=5)
+        monkeypatch.setattr(type(session_of(server)._rows), "tally", long)
+
+        def hang() -> None:
+            with server.client(token) as client:
+                is_error(
+                    client.post(f"{API}/ask", json={"query": "weekend"}, headers={"Idempotency-Key": "k"}),
+                    503,
+                    "service_unavailable",
+                )
+
+        hanging = threading.Thread(target=hang)
+        hanging.start()
+        assert drawing.wait(10)
+    hanging.join()
+    with Running(chosen) as server:
+        assert server.state.service.quotas.lost("ana", "flights") == 1

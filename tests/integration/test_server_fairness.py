@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from holdfast.cancel import Work
 from holdfast.questions.question import RELEASE_WORK
 from holdfast.service import ask as asking
-from holdfast.service.state import PLAN_REQUESTS
+from holdfast.service.access import PLAN_REQUESTS
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"

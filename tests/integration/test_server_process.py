@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 import holdfast as hf
 from holdfast import cli
@@ -285,3 +286,17 @@ def test_a_server_looks_for_garbage_often(tmp_path: Path, monkeypatch: pytest.Mo
     finally:
         gc.set_threshold(*before)
     assert seen[0][0] * 10 <= cli.SELDOM
+
+
+def test_a_request_that_has_ended_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    with Running(settings(table(tmp_path, rows=300))) as server, server.client(server.token("ana")) as client:
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(5):
+                assert client.post("/api/v1/datasets/flights/ask", json={"query": f"dep_delay > {number}"}).is_success
+                assert client.get("/api/v1/datasets").is_success
+            held = [one for one in gc.get_objects() if isinstance(one, RequestResponseCycle)]
+            assert len(held) <= 1, "only a connection's last request stays, until the next one begins"
+        finally:
+            gc.enable()

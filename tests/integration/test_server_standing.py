@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 import holdfast as hf
 from holdfast.cli.options import has_password
-from holdfast.service import state as states
+from holdfast.service import access
 from holdfast.service.settings import Settings, load
 from serving import Running, process, settings, table, wait_until
 
@@ -30,7 +30,7 @@ API = "/api/v1/datasets/flights"
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.5)
-    monkeypatch.setattr(states, "READY_SECONDS", 0.0)
+    monkeypatch.setattr(access, "READY_SECONDS", 0.0)
     plan = {"queries": {"mean": 100, "flip": 5_000}}
     with Running(settings(table(tmp_path), dataset=plan, data_folder=str(tmp_path))) as running:
         yield running

@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.command import Argument, Command, Flag, spread
 from holdfast.cli.messages import in_flags, noting_warnings
-from holdfast.cli.options import Analyst, Data, Json, Ledger, Unit, open_session, with_plan
+from holdfast.cli.options import Data, Json, Unit, open_session, that_asks
 from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, show_notes, table, written
 from holdfast.errors import InvalidArgument
 
@@ -34,7 +34,7 @@ def _kinds(beginning: str) -> list[str]:
     return [name for name in KINDS.names() if name.startswith(beginning)]
 
 
-@with_plan
+@that_asks
 def ask(
     data: Data,
     question: Annotated[
@@ -45,9 +45,8 @@ def ask(
     kind: Annotated[str, Flag(help="The kind of question.", section=QUESTION, complete=_kinds)] = "mean",
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
-    ledger: Ledger = None,
+    who: Mapping[str, Any],
     unit: Unit = None,
-    analyst: Analyst = None,
     price: Annotated[bool, Flag("--price", help="Show what the answer would cost; spend nothing.")] = False,
     dry_run: Annotated[bool, Flag("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
@@ -79,16 +78,14 @@ def ask(
     with in_flags(flags):
         subject, options = _read(asked, question, texts)
     act = methodcaller("price" if price else "dry_run" if dry_run else "ask", subject, asked.name, **options)
-    place = {"ledger": ledger, "analyst": analyst, "unit": unit}
-    worded = in_flags(flags)(act)
-    _run(data, plan, worded, place, _answer_json, _show_answer, price=price, json=json)
+    _run(data, plan, in_flags(flags)(act), {**who, "unit": unit}, _answer_json, _show_answer, price=price, json=json)
 
 
 def _run(
     data: str,
     plan: Mapping[str, Any],
     act: "Callable[[Session], Any]",
-    place: Mapping[str, Any],
+    who: Mapping[str, Any],
     to_json: Callable[[Any], dict[str, Any]],
     show: Callable[[Any], None],
     *,
@@ -96,7 +93,7 @@ def _run(
     json: bool,
 ) -> Any:
     """Open data and act; show the result (or the price), then what is left and where the ledger is."""
-    with noting_warnings() as notes, open_session(data, plan, **place) as session:
+    with noting_warnings() as notes, open_session(data, plan, **who) as session:
         result = act(session)
         budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
     if json:
@@ -209,7 +206,7 @@ def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
     meanings: dict[str, list[str]] = {}
     for kind, option in uses:
         remark = " (required)" if option.required else "" if option.default is None else f" (default {option.default})"
-        meanings.setdefault(option.help, []).append(kind.name + remark)
+        meanings.setdefault(_in_flags_of(kind, option.help), []).append(kind.name + remark)
     text = " ".join(f"{meaning} [{', '.join(kinds)}]" for meaning, kinds in meanings.items())
     form, metavar = uses[0][1].form, "VALUE"
     if isinstance(form, Choice):
@@ -263,9 +260,18 @@ class AskCommand(Command):
 
 def _summary(kind: "Kind[..., Any]") -> str:
     """Describe the kind for the command line: with flags, and without "Return"."""
-    flags = _flags(kind)
-    text = sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), kind.summary.removeprefix("Return "))
+    text = _in_flags_of(kind, kind.summary.removeprefix("Return "))
     return text[:1].upper() + text[1:]
+
+
+def _in_flags_of(kind: "Kind[..., Any]", text: str) -> str:
+    """Write the names of a kind's options as flags; a subject that is no expression keeps its own name."""
+    from holdfast.questions.options import Text
+
+    flags = _flags(kind)
+    if not isinstance(kind.subject.form, Text):
+        del flags[kind.subject.name]
+    return sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), text)
 
 
 def _is_number(word: str) -> bool:
@@ -282,14 +288,13 @@ COMMANDS = {"ask": AskCommand("ask", ask, no_args_is_help=True)}
 # -- several questions at once ----------------------------------------------------------------------------------
 
 
-@with_plan
+@that_asks
 def sql(
     data: Data,
     statement: Annotated[str, Argument(metavar="SELECT", help="Aggregates over the data.")],
     *,
     plan: Mapping[str, Any],
-    ledger: Ledger = None,
-    analyst: Analyst = None,
+    who: Mapping[str, Any],
     price: Annotated[bool, Flag("--price", help="Show what it would cost; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
@@ -304,8 +309,7 @@ def sql(
     holdfast sql flights.parquet "SELECT carrier, AVG(dep_delay), COUNT(*) FROM flights GROUP BY carrier"
     """
     act = methodcaller("price_sql" if price else "sql", statement)
-    place = {"ledger": ledger, "analyst": analyst}
-    _run(data, plan, act, place, _frame_json, _show_frame, price=price, json=json)
+    _run(data, plan, act, who, _frame_json, _show_frame, price=price, json=json)
 
 
 def _frame_json(frame: "pl.DataFrame") -> dict[str, Any]:
@@ -319,14 +323,13 @@ def _show_frame(frame: "pl.DataFrame") -> None:
     table(headings, rows, right=numbers)
 
 
-@with_plan
+@that_asks
 def batch(
     data: Data,
     questions: Annotated[str, Argument(metavar="QUESTIONS", help="A YAML or JSON file with a list of questions.")],
     *,
     plan: Mapping[str, Any],
-    ledger: Ledger = None,
-    analyst: Analyst = None,
+    who: Mapping[str, Any],
     price: Annotated[bool, Flag("--price", help="Show what they would cost; spend nothing.")] = False,
     register: Annotated[bool, Flag("--register", help="Write the list into the ledger, and ask nothing yet.")] = False,
     json: Json = False,
@@ -348,11 +351,10 @@ def batch(
     from holdfast.questions.batch import Questions
 
     act = methodcaller("price_many" if price else "register" if register else "ask_many", Questions.read(questions))
-    place = {"ledger": ledger, "analyst": analyst}
     if register:
-        _run(data, plan, act, place, _answer_json, lambda registration: say(repr(registration)), price=price, json=json)
+        _run(data, plan, act, who, _answer_json, lambda registration: say(repr(registration)), price=price, json=json)
     else:
-        _run(data, plan, act, place, _answers_json, _show_answers, price=price, json=json)
+        _run(data, plan, act, who, _answers_json, _show_answers, price=price, json=json)
 
 
 def _answers_json(answers: "Iterable[AnyAnswer]") -> dict[str, Any]:
@@ -371,7 +373,7 @@ def _show_answers(answers: "Iterable[AnyAnswer]") -> None:
 BROKEN_CODE, OPEN_CODE = 20, 21  # above the exit codes of errors
 
 
-@with_plan
+@that_asks
 def check(
     data: Data,
     expectations: Annotated[
@@ -379,8 +381,7 @@ def check(
     ],
     *,
     plan: Mapping[str, Any],
-    ledger: Ledger = None,
-    analyst: Analyst = None,
+    who: Mapping[str, Any],
     strict: Annotated[
         bool, Flag("--strict", help="Exit with code 21 if an interval leaves an expectation open.")
     ] = False,
@@ -412,8 +413,7 @@ def check(
         refuse_unreachable(requested, session.dry_run)
         return judge(requested, session.ask_many([dict(one.question) for one in requested]))
 
-    place = {"ledger": ledger, "analyst": analyst}
-    verdicts = _run(data, plan, act, place, _verdicts_json, _show_verdicts, json=json)
+    verdicts = _run(data, plan, act, who, _verdicts_json, _show_verdicts, json=json)
     outcomes = [one.outcome for one in verdicts]
     if BROKEN in outcomes:
         raise click.exceptions.Exit(BROKEN_CODE)

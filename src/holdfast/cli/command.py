@@ -17,6 +17,7 @@ import click
 
 from holdfast.cli.messages import in_flags
 
+PLAN = "Options of the plan"  # many, and rarely needed: help lists them last
 Completion = Callable[[str], list[Any]]  # from the beginning of a word to its completions
 
 
@@ -78,7 +79,7 @@ class Flag:
         if default is Parameter.empty:
             facts["required"] = True
         elif default is not None:
-            facts |= {"default": default, "show_default": True}
+            facts |= {"default": default, "show_default": default is not False}
         result = _Option([name, *flags], type=_type(kind, *self._range), **facts, **self._said)
         result.section = self._section
         return result
@@ -104,6 +105,8 @@ class _Whole(click.types.IntParamType):
 
 
 class _WholeRange(click.IntRange):
+    name = "integer"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(_written_out(value), param, ctx)
 
@@ -176,9 +179,9 @@ class Command(click.Command):
             if record is not None:
                 title = "Arguments" if isinstance(param, click.Argument) else getattr(param, "section", "Options")
                 sections.setdefault(title, []).append((record[0], _with_registered(record[1])))
-        for title, records in sections.items():
+        for title in sorted(sections, key=PLAN.__eq__):
             with formatter.section(title):
-                formatter.write_dl(records)
+                formatter.write_dl(sections[title])
 
 
 class CommandGroup(click.Group):

@@ -68,7 +68,7 @@ _ARGUMENTS = {
     "end=True refuses": "--end refuses",
     "queries={'flip': ...}": "--flips N",
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",
-    "folder=...": "holdfast open --folder",
+    "folder=...": "holdfast open DATA --folder",
     "Give ledger= a file": "Give --ledger a file",
     "by unit=.": "by --unit.",
     "into it with next=True": "into it with --next",
@@ -93,7 +93,7 @@ def _in_toml(declaration: re.Match[str]) -> str:
 
 
 def _null_values(texts: re.Match[str]) -> str:
-    return f"say so: holdfast open --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
+    return f"say so: holdfast open DATA --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
 
 
 _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
@@ -103,11 +103,16 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bid=('[^']*') leaves", r"--id \1 leaves"),
     (r"and ('[^']*') with unit=\.", r"and \1 with --unit."),
     (r"\bsplit with id='([^']*)'", r"split with --id \1"),
-    (r"\b(separator|decimal)=('.')", r"holdfast open --\1 \2"),
-    (r"\bencoding='([\w-]+)'", r"holdfast open --encoding \1"),
+    (r"\b(separator|decimal)=('.')", r"holdfast open DATA --\1 \2"),
+    (r"\bencoding='([\w-]+)'", r"holdfast open DATA --encoding \1"),
     (r"say so when opening: holdfast", "say so: holdfast"),
     (r"say so when opening: null_values=\[(.*)\]", _null_values),
-    (r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'"),
+    (r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open DATA --types '\1=\2'"),
+    (
+        r"^'([^']*)' is text; (.*) compares numbers\.$",
+        r"'\1' is text; \2 compares numbers. If it should be numbers, this shows which value of a CSV file is not:"
+        r" holdfast open DATA --types '\1=number'.",
+    ),
     # Only in the library's own wording: a quoted question may compare a column of the same name.
     (rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}"),
 )

@@ -6,7 +6,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Flag, spread
+from holdfast.cli.command import PLAN, Argument, Flag, spread
 from holdfast.cli.messages import PLAN_FLAGS, in_flags, noting_warnings
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def plan_option(help: str) -> Any:
     """Describe an option of the plan, which help lists in a separate section."""
-    return Flag(help=help, section="Options of the plan")
+    return Flag(help=help, section=PLAN)
 
 
 # The flag of an option is the name of the parameter, unless it is declared here.
@@ -84,6 +84,15 @@ def session_plan(
 def with_plan(command: Callable[..., None], *, but: str = "") -> Callable[..., None]:
     """Give a command the options of `session_plan`, except `but`, in place of its parameter `plan`."""
     return spread(command, plan=[each for each in signature(session_plan).parameters.values() if each.name != but])
+
+
+def _asking(*, ledger: Ledger = None, analyst: Analyst = None) -> None:
+    """The options of all commands that ask, besides those of the plan."""
+
+
+def that_asks(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a plan in place of its parameter `plan`, and of who asks in place of `who`."""
+    return spread(with_plan(command), who=list(signature(_asking).parameters.values()))
 
 
 def open_session(

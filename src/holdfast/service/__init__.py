@@ -2,15 +2,13 @@
 
 app.py              the application and its process
 settings.py         settings from arguments, environment and a TOML file
-state.py            what every request can reach
-auth.py             who may call a route: deny by default, origins, cookies
+access.py           what every request can reach, and who may call a route: deny by default, origins, cookies
 tokens.py           tokens and sign-ins
 database.py         the token database: tokens, sign-ins, idempotency keys, quotas; also a witness of ledgers
 datasets.py         the datasets by name, each a `Session`
-ask.py              one question over HTTP: turn, quota, idempotency key, then the session; released on a coarse clock
-batch.py            several questions at once: a list, or a SELECT
+ask.py              questions over HTTP: turn, quota, idempotency key, then the session; released on a coarse clock
+accounts.py         quota reservations; and the same request again gets the same response
 lanes.py            pools of threads that serve callers in turn
-idempotency.py      the same request again gets the same response
 schemas.py          the models of questions, made from the registered kinds; of other requests; of responses
 errors.py           errors over HTTP
 api.py              routes under /api/v1 for every token

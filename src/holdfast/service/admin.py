@@ -11,11 +11,10 @@ from starlette.responses import Response
 from holdfast.errors import NotAllowed, UnknownName
 from holdfast.ledger import Head
 from holdfast.service import forms, pages
+from holdfast.service.access import Endpoint, Routes, ServerState, in_thread, state_of, token_of
 from holdfast.service.api import V1, NameInPath, json_response, responses
-from holdfast.service.auth import Endpoint, Routes, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.schemas import DatasetIn, OkOut, TokenIn, TokenUpdateIn, validate
-from holdfast.service.state import ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
 
 routes = Routes()

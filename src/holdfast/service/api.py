@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
 from holdfast.questions.history import history_frame
-from holdfast.service.auth import Endpoint, GuardedRoute, Routes, on_dataset, token_of
+from holdfast.service.access import Endpoint, GuardedRoute, Routes, in_thread, on_dataset, state_of, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
@@ -38,7 +38,6 @@ from holdfast.service.schemas import (
     SqlOut,
     validate,
 )
-from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
 from holdfast.session.planning import plan as make_plan
 
@@ -95,9 +94,9 @@ class JsonResponse(Response):
             await super().__call__(scope, receive, send)
 
 
-def json_response(payload: dict[str, Any], status: int = 200) -> Response:
+def json_response(payload: dict[str, Any]) -> Response:
     """Return compact JSON."""
-    return JsonResponse(_encode(payload), status)
+    return JsonResponse(_encode(payload))
 
 
 def _json_body(request: Request) -> Any:
@@ -288,7 +287,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     """Ask several questions: all of them are answered, in one transaction, or none."""
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(_json_body(request))
-    return json_response(await state.batches.batch(name, token, asks, key, gone=request.is_disconnected))
+    return json_response(await state.service.batch(name, token, asks, key, gone=request.is_disconnected))
 
 
 @_post("batch/price", PricesOut, body="BatchIn")
@@ -296,7 +295,7 @@ async def batch_price(request: Request, name: NameInPath) -> Response:
     """Return what several questions cost together. Reads nothing, spends nothing."""
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(_json_body(request))
-    return json_response(await on_dataset(request, name, lambda served: state.batches.prices(served, token, asks)))
+    return json_response(await on_dataset(request, name, lambda served: state.service.prices(served, token, asks)))
 
 
 @_post("sql", SqlOut, body="SqlIn")
@@ -304,8 +303,7 @@ async def sql(request: Request, name: NameInPath, key: KeyHeader = None) -> Resp
     """Answer a SELECT of aggregates: a row for each group, and low and high beside every value."""
     state, token = state_of(request), token_of(request)
     text = validate(SqlIn, _json_body(request)).sql
-    response = await state.batches.sql(name, token, text, key, gone=request.is_disconnected)
-    return json_response(response, response.get("status", 200))
+    return json_response(await state.service.sql(name, token, text, key, gone=request.is_disconnected))
 
 
 @_post("sql/price", PricesOut, body="SqlIn")
@@ -313,7 +311,7 @@ async def sql_price(request: Request, name: NameInPath) -> Response:
     """Return what a SELECT costs. Reads nothing, spends nothing."""
     state, token = state_of(request), token_of(request)
     text = validate(SqlIn, _json_body(request)).sql
-    return json_response(await on_dataset(request, name, lambda served: state.batches.sql_prices(served, token, text)))
+    return json_response(await on_dataset(request, name, lambda served: state.service.sql_prices(served, token, text)))
 
 
 @_get("/plan")

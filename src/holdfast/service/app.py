@@ -28,13 +28,12 @@ from starlette.types import Receive, Scope, Send
 from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.service import admin, api, pages
-from holdfast.service.auth import GuardedRoute, Routes
+from holdfast.service.access import GuardedRoute, Routes, ServerState, in_thread, state_of
 from holdfast.service.connections import Connections, GuardedProtocol, Shares
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
 from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
 from holdfast.service.settings import Settings
-from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 SHARES = "HOLDFAST_SHARES_FILE"  # the file in which they share their numbers of connections

@@ -1,54 +1,49 @@
-"""One question over HTTP or from an agent. `Session` answers it; this adds the caller's name, quota and key.
+"""Questions over HTTP or from an agent. `Session` answers them; this adds the caller's name, quota and key.
 
 Every question starts in the lane for small work. A question that was asked before is answered there at once; one that
 takes much work continues in the lane for heavy work. While a request waits for a thread, the lane for reads looks for a
 stored answer, so that neither slow evaluations nor a ledger that is locked elsewhere delay an answer that exists.
 
+A list of questions, or a SELECT, is one piece of heavy work: one reservation, one transaction, all or none.
+
 Answers are written at the ticks of a coarse clock, and sent once they are written. So the time that an evaluation took,
 which may depend on the rows, is rounded up for the caller, for anybody who watches the ledger, and for anybody who
 waits for the same answer.
-
-A quota is one analyst's part of a dataset's budget. It is counted in the ledger, as the budget is, and in the same
-currency: answers. The price of a question is reserved before anything is drawn, and the reservation ends after the
-answer is committed. A request reads other reservations first and the ledger second, so every process counts an answer
-in progress at least once; between commit and end of the reservation it may be counted twice, and a retry then finds it
-counted once. The reservation never ends if the draw was called off, or if another server answered the question first:
-the budget has paid for the draw.
 """
 
 import asyncio
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, insert, select, update
-
 from holdfast.cancel import Work
-from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerUnavailable, QuotaExhausted
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, QuotaExhausted
 from holdfast.ledger.concurrency import duplicate
 from holdfast.questions.answer import AnyAnswer
+from holdfast.questions.batch import Prices
 from holdfast.questions.budget import Budget
-from holdfast.questions.price import Price, write_answers
+from holdfast.questions.options import plain
+from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
-from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
-from holdfast.service.datasets import LEAST, Datasets, ServedDataset
+from holdfast.questions.sql import Selected, select
+from holdfast.service.accounts import IdempotencyKeys, QuotaReservation, Quotas, check_key, of_quota
+from holdfast.service.calls import read_answer
+from holdfast.service.database import TokenDatabase
+from holdfast.service.datasets import Datasets, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.idempotency import IdempotencyKeys, check_key
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
+from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
-from holdfast.service.schemas import MAX_ROWS, AskIn
+from holdfast.service.schemas import MAX_BATCH, MAX_ROWS, AskIn, QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
 from holdfast.session.answering import Answering, Prepared, Unwritten
 from holdfast.session.session import Session
 
-RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
-FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
 SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 
@@ -58,116 +53,22 @@ Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
 
-class Quotas:
-    """The quota reservations of all server processes."""
-
-    def __init__(self, database: TokenDatabase) -> None:
-        self._engine = database.relaxed
-
-    def reserve(
-        self, served: ServedDataset, token: Token, questions: Sequence[Question], work: Work
-    ) -> "QuotaReservation":
-        """Hold what these questions take of the token's quota, if it has one, during `work`; refuse if less is left."""
-        held = QuotaReservation(self._engine, served, questions, work)
-        if token.quota is not None:
-            held.open(token.name, token.quota)
-        return held
-
-    def lost(self, analyst: str, dataset: str) -> int:
-        """Return how many answers went to draws that were never shown."""
-        kept = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
-        return int(read(self._engine, kept)[0]["answers"])
-
-
-class QuotaReservation:
-    """Answers of a quota that are held from before they are drawn until they are committed."""
-
-    def __init__(self, engine: Engine, served: ServedDataset, questions: Sequence[Question], work: Work) -> None:
-        self._engine, self._served, self._questions, self._work = engine, served, questions, work
-        self._costs: list[tuple[str | None, int]] = []  # of each question: its identity, and how many answers it takes
-        self._id = ""
-
-    def open(self, analyst: str, quota: int) -> None:
-        """Hold what the questions cost; refuse if less is left."""
-        answering, dataset, new = self._served.session.answering, self._served.name, self._questions
-        prices = [answering.price_of(new[0])] if len(new) == 1 else answering.prices_of(new).each
-        self._costs = [(one.identity, of_quota(price)) for one, price in zip(new, prices, strict=True)]
-        answers, now = sum(cost for _, cost in self._costs), time.time()
-        if not answers:
-            return
-        self._id, self._work.begun = secrets.token_hex(16), False  # an earlier look had a reservation of its own
-        held = {"id": self._id, "analyst": analyst, "dataset": dataset, "answers": answers}
-        with write_transaction(self._engine) as connection:
-            if self._engine.dialect.name == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"holdfast {dataset} {analyst}"))))
-            connection.execute(delete(reservations).where(reservations.c.expires <= now))
-            reserved = connection.scalar(_reserved(analyst, dataset))
-            connection.execute(insert(reservations).values(held | {"expires": now + RESERVATION_SECONDS}))
-        try:
-            left = max(0, quota - self._served.usage.by_analyst()[analyst] - int(reserved or 0))
-            if answers > left:
-                message = (
-                    f"Your quota cannot pay for this: it costs {write_answers(answers)}, and {left:,} of"
-                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
-                )
-                raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
-        except BaseException as error:
-            self.close(error)
-            raise
-
-    def close(self, error: BaseException | None = None) -> None:
-        """End the reservation, but hold on to answers that are paid for and never shown.
-
-        Those are draws that were dropped since another process had answered first; and after an error, if rows were
-        drawn, all of them, unless they are in the ledger after all, and counted there.
-        """
-        if not self._id:
-            return
-        failed = error is not None and self._work.begun
-        if failed and isinstance(error, LedgerUnavailable):
-            failed = not self._is_written()
-        kept = sum(cost for identity, cost in self._costs if failed or identity in self._work.dropped)
-        this = reservations.c.id == self._id
-        keep = update(reservations).where(this).values(answers=kept, expires=FOREVER)
-        write(self._engine, keep if kept else delete(reservations).where(this))
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close(error)
-
-    def _is_written(self) -> bool:
-        try:
-            return all(map(self._served.session.answering.is_answered, self._questions))
-        except HoldfastError:  # the ledger cannot be read
-            return False
-
-
-def _reserved(analyst: str, dataset: str) -> Any:
-    total = func.coalesce(func.sum(reservations.c.answers), 0).label("answers")
-    return select(total).where(reservations.c.analyst == analyst, reservations.c.dataset == dataset)
-
-
-def of_quota(price: Price) -> int:
-    """Return how many answers of a quota a question takes, also where it takes none of the budget, as a check."""
-    return 0 if price.cached else max(LEAST, price.answers)
-
-
 class AskService:
-    """Asks, prices and tries out questions on behalf of a token."""
+    """Asks, prices and tries out questions on behalf of a token; each question of a list counts as a request."""
 
     def __init__(
         self,
         settings: Settings,
+        database: TokenDatabase,
         datasets: Datasets,
-        quotas: Quotas,
-        idempotency: IdempotencyKeys,
+        questions: QuestionModels,
         metrics: Metrics,
         lanes: Lanes,
+        limits: RateLimiter,
     ) -> None:
-        self.quotas, self.idempotency, self.metrics = quotas, idempotency, metrics
-        self.datasets, self._lanes = datasets, lanes
+        self.quotas, self.idempotency = Quotas(database), IdempotencyKeys(database)
+        self.datasets, self.metrics = datasets, metrics
+        self._questions, self._lanes, self._limits = questions, lanes, limits
         self._most_work, self._tick = settings.max_work, settings.tick
         self._budgets: dict[str, Budget] = {}  # of each dataset, as last read
 
@@ -180,12 +81,32 @@ class AskService:
         caller = Caller(self._lanes, token, key, work, gone, lambda: new().look_up())
         return caller.answer(self._lanes.asks, lambda again: new().begin(again))
 
-    def answer_list(
-        self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
+    async def batch(
+        self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone | None = None
+    ) -> Response:
+        """Answer several questions, all of them or none; a refusal says which question it is about."""
+        check_key(key)
+        self._limits.take(token.id, len(asks) - 1)
+        await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
+        return await self._answered(name, token, asks, key, gone)
+
+    async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Response:
+        """Answer a SELECT. One that the budget or the quota cannot pay for is refused as a whole."""
+        check_key(key)
+        selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
+        results = (await self._answered(name, token, asks, key, gone))["results"]
+        frame = selected.frame([read_answer(one["answer"]) for one in results])
+        table = {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.rows()]}
+        left = await self._lanes.reads.run(token.name, partial(self._left, name, token))
+        return {"ok": True, "dataset": name, **table, "results": results, "left": left}
+
+    def _answered(
+        self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, gone: Gone | None
     ) -> Awaitable[Response]:
-        """Return what `act` answers, in the lane for heavy work."""
+        """Answer several questions together, in the lane for heavy work."""
         work = Work(self._tick)
-        return Caller(self._lanes, token, key, work, gone).answer(self._lanes.heavy, partial(act, work))
+        act = partial(self._together, name, token, asks, key, work)
+        return Caller(self._lanes, token, key, work, gone).answer(self._lanes.heavy, act)
 
     # -- in a thread ----------------------------------------------------------------------------------------------
 
@@ -239,6 +160,91 @@ class AskService:
                 max_work=self._most_work,
             )
         return question
+
+    # -- several questions, in a thread -------------------------------------------------------------------------------
+
+    def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Response:
+        """Answer all questions together; with a key, only once."""
+        served, keys = self.datasets.get(name, token), self.idempotency
+        request = digest("batch", name, *(ask.canonical() for ask in asks))
+        before = None if key is None else keys.find(token.id, key, request)
+        if before is not None:
+            return before
+        session = served.session_of(token.name)
+
+        def build() -> list[Question]:
+            found = []
+            for number, ask in enumerate(asks, start=1):
+                own = None if key is None else digest(token.id, key, request, str(number))
+                with _about(number, len(asks)):
+                    found.append(self.prepare(session, ask, own))
+            return found
+
+        def answer(questions: list[Question]) -> list[AnyAnswer]:
+            with self.quotas.reserve(served, token, questions, work):
+                return session.answering.answer_all(questions)
+
+        with served.naming:
+            given = Prepared(session.answering.plan, build).answered(answer)
+        for one in given:
+            self.metrics.count_answer(name, cached=one.cached)
+        response = {"ok": True, "results": [self.response(served, token, one) for one in given]}
+        if key is not None and not all(one.cached for one in given):
+            keys.store(token.id, key, request, response)
+        return response
+
+    def prices(self, served: ServedDataset, token: Token, asks: Sequence[AskIn]) -> Response:
+        """Return what questions cost together."""
+        self._limits.take(token.id, len(asks) - 1)
+        questions = [ask.call(served.session.prepare) for ask in asks]
+        return self._priced(served, token, served.session.answering.prices_of(questions))
+
+    def sql_prices(self, served: ServedDataset, token: Token, text: str) -> Response:
+        """Return what a SELECT costs."""
+        return self._priced(served, token, self.price_sql(served, token, text))
+
+    def price_sql(self, served: ServedDataset, token: Token, text: str) -> Prices:
+        """Return what a SELECT costs; each question in it counts as a request: pricing takes as long as asking."""
+        self._count(token, _selected(served, text))
+        return served.session.price_sql(text)
+
+    def _count(self, token: Token, selected: Selected) -> None:
+        """Count each question of a SELECT as a request; the SELECT was counted as one."""
+        self._limits.take(token.id, max(0, len(selected.questions) - 1))
+
+    def _priced(self, served: ServedDataset, token: Token, prices: Prices) -> Response:
+        facts = {"text": str(prices), "left": self.left(served, token)}
+        return {"ok": True, "dataset": served.name} | prices.to_dict() | facts
+
+    def _left(self, name: str, token: Token) -> dict[str, Any]:
+        return self.left(self.datasets.get(name, token), token)
+
+    def _check(self, name: str, token: Token, asks: list[AskIn]) -> None:
+        """Refuse a batch as a whole if a question in it cannot be read, before anything is asked."""
+        served = self.datasets.get(name, token)
+        for ask in asks:
+            if ask.problem is not None:
+                ask.call(served.session.prepare)
+
+    def _affordable(self, name: str, token: Token, text: str) -> tuple[Selected, list[AskIn]]:
+        """Return the questions of a SELECT; refuse one that the budget or the quota cannot pay for."""
+        served = self.datasets.get(name, token)
+        with served.naming:
+            selected = _selected(served, text)
+            if len(selected.questions) > MAX_BATCH:
+                raise InvalidArgument(
+                    f"A SELECT over HTTP must be at most {MAX_BATCH} questions, with all groups; this one is"
+                    f" {len(selected.questions)}.",
+                    name="sql",
+                )
+            self._count(token, selected)
+            prices = served.session.price_sql(text)
+        left, of_theirs = self.left(served, token), sum(map(of_quota, prices.each))
+        if not prices.affordable:
+            raise _too_dear_select(BudgetExhausted, "budget", prices.answers, left["answers"])
+        if left["quota"] is not None and of_theirs > left["quota"]:
+            raise _too_dear_select(QuotaExhausted, "quota", of_theirs, left["quota"])
+        return selected, [self._questions.read(question) for question in selected.questions]
 
 
 class AskRequest(Unfinished):
@@ -387,8 +393,10 @@ class Caller:
             if callable(outcome):
                 outcome = await self._outcome(self.lanes.heavy, outcome)
         except (asyncio.CancelledError, ProtocolError):
-            if self.key is None:  # with a key, the caller may come back for the answer
+            if self.key is None:
                 self.work.cancel()
+            else:  # the caller may come back for the answer
+                self.lanes.unattended.add(self.work)
             raise
         except Exception:  # also an unexpected one, which the rows may have caused
             if self.work.begun:
@@ -433,3 +441,28 @@ class Caller:
 def digest(*parts: str) -> str:
     """Return one key made of several texts."""
     return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _too_dear_select(refusal: type[BudgetExhausted], payer: str, cost: int, left: int) -> HoldfastError:
+    return refusal(
+        f"The {payer} cannot pay for this SELECT: it costs {write_answers(cost)}, and {left:,} are left."
+        " Ask for fewer groups.",
+        cost=cost,
+        left=left,
+        unit="answers",
+    )
+
+
+def _selected(served: ServedDataset, text: str) -> Selected:
+    return select(text, served.session.schema, served.plan.terms.all_rows)
+
+
+@contextmanager
+def _about(number: int, count: int) -> Iterator[None]:
+    """Add the number of the question to a refusal."""
+    try:
+        yield
+    except HoldfastError as error:
+        if count > 1:
+            error.message = f"Question {number}: {error.message}"
+        raise

@@ -21,13 +21,15 @@ from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
-from holdfast.cancel import before_waiting
+from holdfast.cancel import Work, before_waiting
 from holdfast.errors import TooManyRequests
 
 T = TypeVar("T")
 RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds on one piece of work after which another thread takes over the rest
+SETTLING = 0.2  # seconds to wait, at most, for work that was called off when the lanes are closed
 ENDING = 1.0  # seconds to wait, at most, for unwritten answers after they are due, when the lane is closed
 MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers in one write, and seconds that it may wait after the first is due
 
@@ -64,6 +66,11 @@ class Lane:
         """Start nothing more, and wait at most this long for work in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         wait(self._begun, seconds)
+
+    @property
+    def busy(self) -> bool:
+        """Whether work is in progress."""
+        return bool(self._begun)
 
     def _may_run(self, person: str) -> bool:
         return self._free > 0 and self._running[person] < self._each
@@ -186,6 +193,11 @@ class WritingLane:
                 if self._unwritten and self._nobody_works():  # the event loop does not check this any more
                     self._wake()
             time.sleep(0.1 * STALL)
+
+    @property
+    def busy(self) -> bool:
+        """Whether work is in progress."""
+        return bool(self._running)
 
     def _again(self, asked: "_Asked") -> None:
         """Put work that had to wait for somebody else's answer back at the front of its queue."""
@@ -415,10 +427,20 @@ class Lanes:
         self.reads = Lane("reads", 8, each=each, waiting=waiting)
         self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
+        self.unattended: WeakSet[Work] = WeakSet()  # in progress, for callers who left but may come back for the answer
 
     def close(self, seconds: float = 0.0) -> None:
-        """Start nothing more; within this time, write answers that are paid for, even if their callers have left."""
+        """Start nothing more; within this time, write answers that are paid for, even if their callers have left.
+
+        What takes longer is called off, so that it is settled before the process ends: the quota keeps what the budget
+        has paid for.
+        """
         begin = time.monotonic()
         self.reads.close()
         self.asks.close()
         self.heavy.close(max(0.0, seconds - (time.monotonic() - begin)))
+        for work in list(self.unattended):
+            work.cancel()
+        until = time.monotonic() + SETTLING
+        while (self.heavy.busy or self.asks.busy) and time.monotonic() < until:
+            time.sleep(0.1 * STALL)

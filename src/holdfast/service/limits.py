@@ -91,7 +91,9 @@ class RequestLimits:
         state["request_id"] = request_id
         state["headers"] = dict(reversed(scope["headers"]))  # of several with one name, the first counts
         extra = self._cacheable if scope["path"].startswith("/static/") else self._uncacheable
-        response = LimitedSend(send, extra, request_id.encode(), state.get(AT_ONCE))
+        # Removed from the scope: it holds the request, which holds the scope, so that together they would stay in
+        # memory until the garbage collector finds them.
+        response = LimitedSend(send, extra, request_id.encode(), state.pop(AT_ONCE, None))
         await self._run(scope, receive, response)
         seconds = time.perf_counter() - start
         method, route, status = scope["method"], getattr(scope.get("route"), "path", "other"), response.status

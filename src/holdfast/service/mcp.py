@@ -53,9 +53,9 @@ from holdfast.session.planning import plan as make_plan
 from holdfast.session.session import Session
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
+    from holdfast.service.access import ServerState
     from holdfast.service.ask import Gone
     from holdfast.service.datasets import ServedDataset
-    from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
 
 INSTRUCTIONS = (
@@ -388,7 +388,7 @@ class TokenSession:
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost."""
-        return self._state.batches.price_sql(self._served, self._token, text)
+        return self._state.service.price_sql(self._served, self._token, text)
 
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
         """Return the question, checked but not asked."""
@@ -459,7 +459,7 @@ class _TokenThreads(Threads):
 
     async def sql(self, session: Askable, text: str) -> pl.DataFrame:
         assert isinstance(session, TokenSession)
-        return read_table(await self._state.batches.sql(session.name, _current.get(), text, None, gone=_gone.get()))
+        return read_table(await self._state.service.sql(session.name, _current.get(), text, None, gone=_gone.get()))
 
 
 class McpEndpoint:
@@ -478,7 +478,7 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        from holdfast.service.auth import authorize, token_of
+        from holdfast.service.access import authorize, token_of
 
         request = Request(scope, receive)
         if "authorization" not in request.headers:

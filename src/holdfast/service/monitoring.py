@@ -180,26 +180,15 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-@cache
-def _telemetry() -> Any:
-    """Return OpenTelemetry's `trace` module, or None without the extra."""
+@cache  # decided when the first request ends: by then, whoever runs the process has set up OpenTelemetry or has not
+def _tracer() -> Any:
+    """Return the tracer; None without the extra, or if spans would go nowhere."""
     try:
         from opentelemetry import trace
     except ModuleNotFoundError:
         return None
-    return trace
-
-
-@cache
-def _tracer_of(provider: Any) -> Any:
-    return provider.get_tracer("holdfast")
-
-
-def _tracer() -> Any:
-    """Return the tracer; None without the extra, or if spans would go nowhere."""
-    trace = _telemetry()
-    provider = None if trace is None else trace.get_tracer_provider()
-    return None if provider is None or isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
+    provider = trace.get_tracer_provider()
+    return None if isinstance(provider, trace.ProxyTracerProvider) else provider.get_tracer("holdfast")
 
 
 def trace_request(method: str, route: str, status: int, milliseconds: float) -> None:

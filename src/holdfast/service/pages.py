@@ -24,13 +24,12 @@ from holdfast.questions.sql import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.schema import Schema
 from holdfast.service import charts, forms
+from holdfast.service.access import COOKIE, Routes, address_of, in_thread, on_dataset, state_of, token_of
 from holdfast.service.api import NameInPath, compare_plans, overviews
-from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
 from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.forms import examples, snippets, suggestions
 from holdfast.service.schemas import AskIn
-from holdfast.service.state import in_thread, state_of
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -124,7 +123,7 @@ async def sign_in_page(request: Request) -> Response:
 async def sign_in(request: Request) -> Response:
     """Exchange a token or a one-time link for a cookie."""
     state, form = state_of(request), await forms.fields(request)
-    state.failed_sign_ins.take(request.client.host if request.client else "unknown")
+    state.failed_sign_ins.take(address_of(request))
 
     def exchange() -> str:
         tokens = state.tokens
@@ -272,7 +271,7 @@ async def sql(request: Request, name: NameInPath) -> Response:
     """Answer a SELECT, from the form."""
     state, form = state_of(request), await forms.fields(request)
     text = form.get("sql", "")
-    response = await state.batches.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
+    response = await state.service.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
     count = sum(not one["answer"]["cached"] for one in response["results"])
     asked = f"{count:,} new, {len(response['results']) - count:,} asked before."
     shown = {"panels": _panels(read_table(response)), "asked": asked}
@@ -300,7 +299,7 @@ async def sql_price(request: Request, name: NameInPath) -> Response:
     state, token, form = state_of(request), token_of(request), await forms.fields(request)
 
     def work(served: ServedDataset) -> dict[str, Any]:
-        return state.batches.sql_prices(served, token, form["sql"]) if "sql" in form else {"prices": None}
+        return state.service.sql_prices(served, token, form["sql"]) if "sql" in form else {"prices": None}
 
     return show(request, "prices.html", await on_dataset(request, name, work))
 

@@ -53,7 +53,7 @@ def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;n/a\n2;3\n")
     code, _, err = run(capsys, "open", str(path))
-    assert (code, "say so: holdfast open --separator ';'" in err) == (7, True)
+    assert (code, "say so: holdfast open DATA --separator ';'" in err) == (7, True)
     assert run(capsys, "open", str(path), "--separator", ";", "--null-values", "n/a")[0] == 0
     code, out, _ = run(capsys, "open", str(path), "--json")
     assert [column["type"] for column in json.loads(out)["columns"]] == ["integer", "integer"]

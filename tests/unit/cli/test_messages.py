@@ -63,3 +63,9 @@ def test_an_argument_is_found():
     source = 'raise ValueError("Too wide. Pass rows= or limit= to choose.")'
     (text,) = sentences(source)
     assert ARGUMENT.search(text)
+
+
+def test_a_column_of_text_that_should_be_numbers_leads_to_the_value_that_is_none() -> None:
+    """The note that says so comes only with the first question, when the file is read."""
+    advised = spell("'dep_delay' is text; > 15 compares numbers.", {})
+    assert advised.endswith("holdfast open DATA --types 'dep_delay=number'.")

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.service import idempotency
-from holdfast.service.ask import Quotas
+from holdfast.service import accounts
+from holdfast.service.accounts import IdempotencyKeys, Quotas
 from holdfast.service.database import TokenDatabase
-from holdfast.service.idempotency import IdempotencyKeys
 
 RESPONSE = {"ok": True, "answer": {"value": 0.5}}
 
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenDatabase]:
-    monkeypatch.setattr(idempotency, "BATCH_SECONDS", 3_600.0)  # written when the test says so
+    monkeypatch.setattr(accounts, "BATCH_SECONDS", 3_600.0)  # written when the test says so
     found = TokenDatabase(f"sqlite:///{tmp_path / 'tokens.db'}")
     yield found
     found.close()
@@ -58,12 +57,12 @@ def test_closing_writes_what_is_left(database: TokenDatabase) -> None:
 
 def test_old_responses_are_deleted(database: TokenDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     here = IdempotencyKeys(database)
-    monkeypatch.setattr(idempotency, "KEEP_SECONDS", -1.0)
+    monkeypatch.setattr(accounts, "KEEP_SECONDS", -1.0)
     here.store("ana", "k", "request", RESPONSE)
     assert here.find("ana", "k", "request") is None
     here.write()
     assert here.find("ana", "k", "request") is None
-    monkeypatch.setattr(idempotency, "SWEEP_SECONDS", -1.0)
+    monkeypatch.setattr(accounts, "SWEEP_SECONDS", -1.0)
     here.write()
     with database.relaxed.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM holdfast_idempotency_keys").scalar() == 0
@@ -97,6 +96,6 @@ def test_a_moment_in_which_every_thread_looks_leaves_connections_for_quotas(
             everybody.enter_context(database.relaxed.connect())
         with pytest.raises(hf.ServiceUnavailable, match="token database"):
             Quotas(database).lost("ana", "flights")
-    assert pool.checkedout() == idempotency.MOST_IDLE
+    assert pool.checkedout() == accounts.MOST_IDLE
     assert Quotas(database).lost("ana", "flights") == 0
     here.close()
