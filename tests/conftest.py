@@ -13,10 +13,10 @@ from private_postgres import private_postgres
 
 os.environ.setdefault(FULL_TRACEBACKS, "1")  # a refusal that a test did not expect should show its way
 
-# A run that decides over a change repeats itself; everywhere else each run looks at new examples.
-settings.register_profile("repeatable", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("repeatable")
+# A run that decides over a change repeats itself; everywhere else each run looks at new examples. No test is timed.
+settings.register_profile("untimed", deadline=None)
+settings.register_profile("repeatable", settings.get_profile("untimed"), derandomize=True)
+settings.load_profile("repeatable" if os.environ.get("CI") else "untimed")
 
 
 def pytest_collection_finish() -> None:
