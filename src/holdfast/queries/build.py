@@ -242,6 +242,9 @@ def build_groups(
     if not listed:
         raise InvalidArgument("by must name at least one column.", name="by")
     keys = tuple(rowwise(one, schema) for one in listed)
+    for place, key in enumerate(keys):
+        if key.identity is not None and key.identity in [other.identity for other in keys[:place]]:
+            raise InvalidArgument(f"by must be distinct; got {key.text} twice.", name="by")
     grouped: Grouped = _kept_by(*inner.functions, *keys)(Grouped, inner, keys, _groups(groups, keys, schema))
     return grouped
 

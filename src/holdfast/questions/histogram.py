@@ -16,7 +16,16 @@ from holdfast.queries.build import build_histogram
 from holdfast.queries.measures import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, estimate_of, interval_bar, labeled_lines
+from holdfast.questions.answer import (
+    Answer,
+    AnyAnswer,
+    Estimate,
+    Record,
+    as_timestamp,
+    estimate_of,
+    interval_bar,
+    labeled_lines,
+)
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -35,9 +44,10 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     record: Record
 
     def __getitem__(self, category: object) -> Answer:
-        for label, answer in self.answers:
-            if label == str(category):
-                return answer
+        for name in (str(category), as_timestamp(category)):
+            for label, answer in self.answers:
+                if label == name:
+                    return answer
         raise KeyError(category)
 
     def __iter__(self) -> Iterator[str]:

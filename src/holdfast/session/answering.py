@@ -38,6 +38,7 @@ from holdfast.errors import (
 )
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
+from holdfast.ledger.chain import canonical
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
@@ -403,6 +404,7 @@ class Answering:
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
+        result = json.loads(canonical(result, "answer"))  # what could not be stored fails here, before it is paid for
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 
