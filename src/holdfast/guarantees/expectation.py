@@ -12,6 +12,7 @@ from holdfast.guarantees.dp import NoisyTerms
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
+from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import Interval, Release, Statistic
 from holdfast.guarantees.terms import Goal
 
@@ -55,10 +56,10 @@ class Expectation(AnswerGuarantee):
     @property
     def sentence(self) -> str:
         """The promise."""
-        terms = self.terms
+        terms, margin = self.terms, write_margin(self.terms.margin).removeprefix("±")
         return (
             f"{terms.rows:,} rows can answer {terms.queries:,} questions, each chosen after seeing the earlier answers:"
-            f" on average over sessions, every answer is off by at most {terms.margin:.4f}. There are no intervals: in"
+            f" on average over sessions, every answer is off by at most {margin}. There are no intervals: in"
             " any one session an answer may be off by more."
         )
 

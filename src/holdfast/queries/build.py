@@ -208,7 +208,7 @@ def build_slices(measure: Share | Mean | Grouped, slices: Sequence[float] | str)
             f"slices must be at most {MOST_SLICES} increasing numbers inside the range ({low:g}, {high:g}).",
             name="slices",
         )
-    return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges))
+    return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges), cuts=tuple(cuts))
 
 
 def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:

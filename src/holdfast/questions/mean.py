@@ -221,28 +221,30 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     question = replace(context.question_in_passes(kind, grouped, parts, draws, run), forecast=forecast)
     cost = question.cost
-    _leave_something(context, cost, count)
+    leave_something(context, cost, count, "groups")
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
 
 
-def _leave_something(context: Context, cost: Cost, groups: int) -> None:
-    """Refuse so many groups that no later answer would say anything, even if they were the first question.
+def leave_something(context: Context, cost: Cost, asked: int, what: str, besides: int = 0) -> None:
+    """Refuse so many groups or categories that no later answer would say anything, even as the first question.
 
-    What was asked before does not matter: otherwise groups that have an answer could be refused later on.
+    What was asked before does not matter: otherwise groups that have an answer could be refused later on. `besides`
+    says how many more are in the cost: a histogram has a category for everything else.
     """
 
     def too_many(count: int) -> bool:
-        taken = PlainAmounts(count * cost.charge // groups, count * cost.intervals // groups)
+        part, whole = count + besides, asked + besides
+        taken = PlainAmounts(part * cost.charge // whole, part * cost.intervals // whole)
         return context.guarantee.margin_after(0, taken) >= SAYS_NOTHING
 
-    if too_many(groups) and not too_many(1):  # else no answer of this session says anything, whatever is asked
-        most = bisect_left(range(groups), True, key=too_many) - 1
+    if too_many(asked) and not too_many(1):  # else no answer of this session says anything, whatever is asked
+        most = bisect_left(range(asked), True, key=too_many) - 1
         raise InvalidArgument(
-            f"{groups:,} groups at once would take so much of this session that no later answer said anything; ask"
+            f"{asked:,} {what} at once would take so much of this session that no later answer said anything; ask"
             f" about at most {most:,}, or bring more rows.",
-            name="groups",
-            groups=groups,
+            name=what,
             most=most,
+            **{what: asked},
         )
 
 
@@ -383,7 +385,7 @@ def _in_slices(
     draws = context.draws(sliced, rows_per_query)
     question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)
     if isinstance(plain, Grouped):
-        _leave_something(context, question.cost, len(plain.groups))
+        leave_something(context, question.cost, len(plain.groups), "groups")
         return context.said_published(question, [name for key in plain.keys for name in key.columns])
     return question
 

@@ -4,6 +4,7 @@ A program sends its token in `Authorization: Bearer ...`. A browser sends a cook
 must then come from the server's own pages: a missing or different Origin is refused.
 """
 
+import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -35,6 +36,7 @@ class GuardedRoute(APIRoute):
             raise TypeError(f"{path} does not declare a role")
         self.role: Role = getattr(endpoint, _ROLE)
         super().__init__(path, endpoint, **options)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # "$" lets a newline follow
         self._parameters = sorted(field.alias for field in self.dependant.query_params)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
