@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from typing import Annotated, Any, Protocol, TypeGuard, TypeVar, overload
 
 import polars as pl
@@ -85,7 +86,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
     record: Record
     bounds: Interval = (0.0, 1.0)
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """What each group is called: its values, in quotation marks if two groups were called the same without."""
         labels = tuple(", ".join(map(str, group)) for group in self.groups)
