@@ -126,6 +126,9 @@ def test_an_agent_asks_at_the_servers_own_endpoint(tmp_path: Path) -> None:
             assert free["answer"]["cached"]
             refused = (await client.call_tool("ask", {"query": "dep_delay > 16"})).structured_content
             assert refused["kind"] == "quota_exhausted"
+            budget = (await client.call_tool("budget", {})).structured_content
+            assert budget["budget"]["quota"] == 0
+            assert budget["text"].endswith("; your quota leaves 0 answers")
 
         async def no_datasets(client: Any) -> None:
             assert (await client.call_tool("budget", {})).structured_content["kind"] == "unknown_name"

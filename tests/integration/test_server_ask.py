@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,12 @@ def test_a_quota_is_spent_to_the_last_answer_and_no_further(server: Running) -> 
         assert free.json()["answer"]["cached"]
         assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 0
     with server.client(server.token("bob", quota=1)) as client:
+        assert client.get("/api/v1/datasets/flights/budget").json()["text"].endswith("; your quota leaves 1 answer")
         assert ask(client, query="dep_delay > 999").status_code == 200
+    for quota, text in ((7, "; your quota leaves 7 answers"), (None, "")):
+        with hf.connect(server.url, server.token(f"quota {quota}", quota=quota)) as remote:
+            assert remote.budget.quota == quota
+            assert str(remote.budget) == f"{replace(remote.budget, quota=None)}{text}"
 
 
 def test_a_refused_question_gives_its_reservation_back(server: Running) -> None:

@@ -251,3 +251,19 @@ def test_a_slow_body_is_cut_off_and_holds_up_nobody(server: Running) -> None:
     for line in slow:
         assert b" 408 " in line.recv(65_536).split(b"\r\n", 1)[0]
         line.close()
+
+
+@pytest.mark.parametrize("act", ["ask", "price", "dry-run", "sql", "batch"])
+def test_a_path_ends_where_its_route_does(server: Running, act: str) -> None:
+    with server.client(server.token("newline")) as client:
+        for end in ("%0a", "%0A%0A", "%0d", "/"):
+            is_clear(client.post(f"{API}/{act}{end}", json={"query": "dep_delay > 15"}), 404, 405)
+
+
+@pytest.mark.parametrize("act", ["ask", "price"])
+def test_a_name_that_is_too_long_is_refused_and_not_repeated(server: Running, act: str) -> None:
+    with server.client(server.token("long")) as client:
+        refused = client.post(f"/api/v1/datasets/{'f' * 5_000}/{act}", json={"query": "dep_delay > 15"})
+        is_clear(refused, 422)
+        assert len(refused.text) < 1_000
+        is_clear(client.post(f"/api/v1/datasets/{'f' * 100}/{act}", json={"query": "dep_delay > 15"}), 404)

@@ -1,6 +1,7 @@
 """Intervals are never rounded inwards, wherever they are printed or drawn."""
 
 import re
+from fractions import Fraction
 from math import inf, nextafter
 from typing import Any
 
@@ -10,11 +11,15 @@ from hypothesis import strategies as st
 
 from examples import examples
 from holdfast.cli.output import bar, written
+from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.plan import write_margin
+from holdfast.guarantees.terms import Goal
 from holdfast.questions.answer import Answer, Estimate, Record, interval_bar, write_end, write_estimate
+from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.service import charts
+from holdfast.session.planning import plan
 
 RECORD = Record("mean", "share of x > 0", "posterior", 0.95)
 NUMBER = r"-?[\d,]*\.?\d+(?:e[-+]?\d+)?"
@@ -132,3 +137,30 @@ def test_no_confidence_is_rounded_to_certainty(confidence: float) -> None:
     plan = PlanRequest(queries=5, margin=None, confidence=confidence, guarantee="best", mechanism="best").make(100_000)
     assert "100%" not in plan.sentence
     assert f"{100 * confidence:.12g}%" in plan.sentence
+
+
+@SOME
+@given(st.tuples(*[st.floats(1e-6, 1)] * 4))
+def test_the_text_of_a_relative_difference_holds_it(ends: tuple[float, ...]) -> None:
+    first, second = (Estimate((low + high) / 2, low, high) for low, high in (sorted(ends[:2]), sorted(ends[2:])))
+    gap = first.low - second.high, first.high - second.low
+    answer = DifferenceAnswer(first.value - second.value, *gap, RECORD, (-1.0, 1.0), first, second)
+    assert answer.lift is not None
+    text = dict(answer.details())["relative"]
+    found = re.fullmatch(r"between ([-+][\d.]+)% and ([-+][\d.]+)%", text)
+    assert found is not None, text
+    low, high = (Fraction(end) / 100 for end in found.groups())
+    assert low <= Fraction(answer.lift[0]) <= Fraction(answer.lift[1]) <= high
+    assert Fraction(answer.lift[0]) - low < Fraction(1, 1000)
+    assert high - Fraction(answer.lift[1]) < Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("rows", range(1_000, 12_000, 997))
+def test_sentences_do_not_promise_more_than_the_terms(rows: int) -> None:
+    for more in ({"queries": 1, "guarantee": "checks"}, {"queries": 3, "guarantee": "expectation"}):
+        made = plan(rows=rows, **more)
+        (written_margin,) = re.findall(r"(?:±|at most )([\d.]+\d)", made.sentence)
+        assert float(written_margin) >= made.terms.margin
+    (note,) = (one.note for one in Exchange.readings(Goal(rows, 50, 0.95), None) if one.way == "endless")
+    (at_first,) = re.findall(r"±([\d.]+\d) at first", note)
+    assert float(at_first) >= plan(rows=rows).terms.margin

@@ -26,6 +26,7 @@ from holdfast.guarantees.mathematics.checks import (
     time_share,
     two_groups_length,
 )
+from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
 from holdfast.guarantees.terms import DRAWN_ROW, SCANNED_ROW, Amounts, AnsweredAmounts, Goal, Reading, Terms, counts_in
 
@@ -193,10 +194,10 @@ class Checks(Guarantee):
     @property
     def sentence(self) -> str:
         """The promise in one sentence."""
-        terms = self.terms
+        terms, width = self.terms, write_margin(self.terms.margin)
         return (
             f"{terms.rows:,} rows that nobody has seen check any number of guesses, each chosen after the earlier"
-            f" responses: a guess that holds is within its own margin and ±{terms.margin:.4f} of the population, more"
+            f" responses: a guess that holds is within its own margin and {width} of the population, more"
             f" after wrong guesses; all at once, with probability {100 * terms.confidence:g}%."
         )
 

@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
-from holdfast.guarantees.plan import paced
+from holdfast.guarantees.plan import paced, write_margin
 from holdfast.guarantees.statistic import Interval
 from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, Reading
 
@@ -134,7 +134,7 @@ class Exchange(CoinGuarantee):
         if planned is not None:
             yield Reading.of("planned", planned.rows_per_query, planned.margin, "then wider")
         if isinstance(endless, ExchangeTerms):
-            note = f"±{endless.margin:.4f} at first, wider as questions go by"
+            note = f"{write_margin(endless.margin)} at first, wider as questions go by"
             yield Reading.of("endless", endless.rows_per_query, cls(endless).margin_after(goal.queries - 1), note)
 
     # -- a question's place --------------------------------------------------------------------------------------

@@ -458,16 +458,18 @@ class AnswerGuarantee(Guarantee):
 def refuse_noise(statistic: Statistic, *, mass: float, planned: bool = True) -> None:
     """Refuse a question with so many outcomes that its answer would be mostly noise."""
     if statistic.outcomes * mass > 0.5:
-        most = int(0.5 / mass)
-        more = (
-            "plan with guarantee='information'" if planned else "begin a session with a plan (queries=100), with less"
-        )
-        raise InvalidArgument(
-            f"A question with {statistic.outcomes} outcomes would be mostly noise in this session; it allows {most}."
-            f" Ask about fewer categories at once, or about one group at a time; or {more}.",
-            outcomes=statistic.outcomes,
-            most=most,
-        )
+        raise noise(statistic.outcomes, int(0.5 / mass), planned=planned)
+
+
+def noise(outcomes: int, most: int, how: str = "", *, planned: bool) -> InvalidArgument:
+    """Return the refusal of so many `outcomes`, where `most` are allowed: in one pass, unless it says `how`."""
+    more = "plan with guarantee='information'" if planned else "begin a session with a plan (queries=100), with less"
+    return InvalidArgument(
+        f"A question with {outcomes} outcomes would be mostly noise in this session; it allows {most}{how}."
+        f" Ask about fewer categories at once, or about one group at a time; or {more}.",
+        outcomes=outcomes,
+        most=most,
+    )
 
 
 def around(value: float, radius: float) -> Interval:

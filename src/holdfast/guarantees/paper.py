@@ -13,6 +13,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.dp import NoisyTerms
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
+from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
 
@@ -163,10 +164,10 @@ class Expectation(AnswerGuarantee):
     @property
     def sentence(self) -> str:
         """The promise."""
-        terms = self.terms
+        terms, margin = self.terms, write_margin(self.terms.margin).removeprefix("±")
         return (
             f"{terms.rows:,} rows can answer {terms.queries:,} questions, each chosen after seeing the earlier answers:"
-            f" on average over sessions, every answer is off by at most {terms.margin:.4f}. There are no intervals: in"
+            f" on average over sessions, every answer is off by at most {margin}. There are no intervals: in"
             " any one session an answer may be off by more."
         )
 

@@ -208,7 +208,7 @@ def build_slices(measure: Share | Mean | Grouped, slices: Sequence[float] | str)
             f"slices must be at most {MOST_SLICES} increasing numbers inside the range ({low:g}, {high:g}).",
             name="slices",
         )
-    return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges))
+    return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges), cuts=tuple(cuts))
 
 
 def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
@@ -242,6 +242,9 @@ def build_groups(
     if not listed:
         raise InvalidArgument("by must name at least one column.", name="by")
     keys = tuple(rowwise(one, schema) for one in listed)
+    for place, key in enumerate(keys):
+        if key.identity is not None and key.identity in [other.identity for other in keys[:place]]:
+            raise InvalidArgument(f"by must be distinct; got {key.text} twice.", name="by")
     grouped: Grouped = _kept_by(*inner.functions, *keys)(Grouped, inner, keys, _groups(groups, keys, schema))
     return grouped
 

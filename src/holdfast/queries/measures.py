@@ -6,7 +6,7 @@ Quadratic forms of a row's values are behind moments, slices of a number behind 
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import islice
 from json.encoder import encode_basestring
@@ -295,11 +295,14 @@ class Sliced(Composed):
         Where its range is cut, rescaled to [0, 1], both ends included; empty if that is found out first.
     place
         Which slice; -1: whether the row counts at all.
+    cuts
+        Where the caller cut the range, in its own units, for the text.
     """
 
     measure: Composed
     edges: tuple[float, ...]
     place: int = 0
+    cuts: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def statistic(self) -> Statistic:
@@ -314,11 +317,9 @@ class Sliced(Composed):
     @cached_property
     def text(self) -> str:
         """The question in words."""
-        if not self.edges:
+        if not self.cuts:
             return self.measure.text
-        low, high = self.measure.bounds
-        cuts = ", ".join(f"{low + (high - low) * edge:.15g}" for edge in self.edges[1:-1])
-        return f"{self.measure.text} in slices at {cuts}"
+        return f"{self.measure.text} in slices at {', '.join(f'{cut:.15g}' for cut in self.cuts)}"
 
     @cached_property
     def identity(self) -> str | None:

@@ -6,14 +6,18 @@ stores and what is sent over the wire; `to_dict()` adds the record.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from html import escape
 from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast import notebook
-from holdfast.errors import InvalidArgument
+from holdfast.errors import InvalidArgument, InvalidQuery
+from holdfast.queries.functions.operation import time_literal
 from holdfast.questions.pictures import Line, Panel, Picture
+from holdfast.schema import Type
 
 if TYPE_CHECKING:
     import polars as pl
@@ -442,6 +446,18 @@ def labeled_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[tuple[str, st
     """Return label, value and interval of every line of a table as text, with equal decimals."""
     texts = rounded_alike([estimate for _, estimate in labeled])
     return [(label, value, f"[{low}, {high}]") for (label, _), (value, low, high) in zip(labeled, texts, strict=True)]
+
+
+def as_timestamp(value: object) -> object:
+    """Return what answers call a category of timestamps, if this is one; else the value itself.
+
+    >>> as_timestamp(date(2020, 1, 31)), as_timestamp("2020-01-31T14:00+02:00"), as_timestamp("UA")
+    ('2020-01-31 00:00:00', '2020-01-31 12:00:00', 'UA')
+    """
+    if isinstance(value, str | date):
+        with suppress(InvalidQuery):  # an ordinary text
+            return str(time_literal(str(value), Type.DATETIME).value)
+    return value
 
 
 def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:

@@ -10,6 +10,7 @@ No rows are needed for this, so nothing here imports code that reads them.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 from holdfast import notebook
@@ -48,6 +49,8 @@ class Budget:
     checks
         If other rows also check guesses: pairs of a number of further wrong guesses and how wide a check is after them,
         beyond the margin of its guess.
+    quota
+        Answers that whoever asks may still take of it; None without a quota.
     """
 
     answers_left: int | None
@@ -58,6 +61,7 @@ class Budget:
     asks: str | None = None
     ends: bool = True
     checks: tuple[tuple[int, float], ...] = ()
+    quota: int | None = None
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, answered: Answered) -> "Budget":
@@ -73,7 +77,7 @@ class Budget:
             The cost of the answers given so far.
         """
         terms = guarantee.terms
-        outlook = guarantee.outlook(spent, answered)
+        outlook = _at_most(guarantee.outlook(spent, answered))
         margin = outlook[0][1] if outlook else terms.margin
         planned = terms.statements > 0 and guarantee.only_kind is None
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
@@ -85,6 +89,8 @@ class Budget:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.quota is None:  # that of a dataset, which has none
+            del known["quota"]
         return known | {name: [list(pair) for pair in known[name]] for name in ("outlook", "checks")}
 
     @classmethod
@@ -94,6 +100,8 @@ class Budget:
         return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
+        if self.quota is not None:
+            return f"{replace(self, quota=None)}; {_quota_text(self.quota)}"
         if self.checks:
             (_, first), *wrong = self.checks
             wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
@@ -122,6 +130,8 @@ class Budget:
             shown.append(_widths(what, more, self.outlook))
         if self.checks:
             shown.append(_widths(*_AHEAD["check"], self.checks))
+        if self.quota is not None:
+            shown.append(f"<div>{_quota_text(self.quota)}</div>")
         return "".join(shown)
 
 
@@ -129,6 +139,19 @@ _AHEAD = {  # whose width is shown, and after what
     "check": ("a check, beyond the margin of its guess", "{:,} more wrong, 1 in 100"),
     "submit": ("a submission, around what the grid tells", "{:,} more that improve, 1 in 100"),
 }
+
+
+def _at_most(outlook: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+    """Return for each number of further answers the widest until then.
+
+    The first answers after the end of a plan have a larger share of its confidence than each planned one had, so they
+    may be narrower for a while; nobody should have to count on that.
+    """
+    return tuple(zip((more for more, _ in outlook), accumulate((width for _, width in outlook), max), strict=True))
+
+
+def _quota_text(quota: int) -> str:
+    return f"your quota leaves {quota:,} answer{'' if quota == 1 else 's'}"
 
 
 def _widths(what: str, more: str, outlook: tuple[tuple[int, float], ...]) -> str:

@@ -6,6 +6,7 @@ price.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Annotated, Any
 
 from holdfast import check
@@ -14,7 +15,7 @@ from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, Estimate, Interval, Record
+from holdfast.questions.answer import LONG, Answer, Estimate, Interval, Record, write_far
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -71,8 +72,20 @@ class DifferenceAnswer(Answer):
         texts = [(name, *one.rounded()) for name, one in self.parts]
         lines = [(name, f"{value}, between {low} and {high}") for name, value, low, high in texts]
         if self.lift is not None:
-            lines.append(("relative", f"between {self.lift[0]:+.1%} and {self.lift[1]:+.1%}"))
+            low, high = self.lift
+            lines.append(("relative", f"between {_percent(low, up=False)} and {_percent(high, up=True)}"))
         return lines
+
+
+def _percent(x: float, *, up: bool) -> str:
+    """Write an end of an interval in percent, rounded outward: up or down.
+
+    >>> _percent(0.1234, up=True), _percent(0.1234, up=False), _percent(-0.0001, up=True), _percent(1e200, up=True)
+    ('+12.4%', '+12.3%', '+0.0%', '∞%')
+    """
+    if abs(x) >= LONG / 100:
+        return f"{write_far(100 * x, 3, up=up)}%"
+    return f"{Decimal(x).quantize(Decimal('0.001'), ROUND_CEILING if up else ROUND_FLOOR) + 0:+.1%}"
 
 
 def _corners(first: Estimate, second: Estimate, low: float, high: float) -> list[Interval]:

@@ -12,12 +12,24 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 from holdfast import notebook
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.guarantee import AnswerGuarantee, noise
 from holdfast.queries.build import build_histogram
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, estimate_of, interval_bar, labeled_lines
+from holdfast.questions.answer import (
+    Answer,
+    AnyAnswer,
+    Estimate,
+    Record,
+    as_timestamp,
+    estimate_of,
+    interval_bar,
+    labeled_lines,
+)
 from holdfast.questions.kind import kind_of
+from holdfast.questions.mean import leave_something
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
 
@@ -35,9 +47,10 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     record: Record
 
     def __getitem__(self, category: object) -> Answer:
-        for label, answer in self.answers:
-            if label == str(category):
-                return answer
+        for name in (str(category), as_timestamp(category)):
+            for label, answer in self.answers:
+                if label == name:
+                    return answer
         raise KeyError(category)
 
     def __iter__(self) -> Iterator[str]:
@@ -125,7 +138,7 @@ def histogram(
     """
     context = context.by(mechanism)
     built = build_histogram(query, context.schema, categories=categories, bins=bins, where=where)
-    draws, passes = context.draws(built, rows_per_query), _passes(built, context.answering.most_at_once)
+    draws, passes = context.draws(built, rows_per_query), _passes(built, context.answering)
 
     def run(drawing: Drawing) -> Result:
         found = [estimate for one in passes for estimate in drawing.estimates(one, draws)]
@@ -133,22 +146,33 @@ def histogram(
         return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}
 
     question = context.question_in_passes(HISTOGRAM.name, built, passes, draws, run)
+    what = "categories" if bins is None else "bins"
+    leave_something(context, question.cost, len(built.labels) - 1, what, besides=1)
     counted = built.histogram if isinstance(built, HistogramWithin) else built
     return context.said_published(question, counted.value.columns)
 
 
-def _passes(built: Histogram | Bins | HistogramWithin, most: int) -> list[Composed]:
-    """Return what each pass asks, with at most `most` outcomes, or one with all if that took too many passes.
+def _passes(built: Histogram | Bins | HistogramWithin, answering: AnswerGuarantee) -> list[Composed]:
+    """Return what each pass asks, with few enough outcomes, or one with all if that took too many passes.
 
-    Very many passes would take so much of the budget that no later answer said anything; one pass is refused as noise.
+    Very many passes would take so much of the budget that no later answer said anything; one pass may be mostly noise,
+    and is then refused.
     """
+    most = answering.most_at_once
     if built.statistic.outcomes <= most:
         return [built]
     counted, where = (built.histogram, built.where) if isinstance(built, HistogramWithin) else (built, None)
     assert not isinstance(counted, SomeOutcomes)  # nobody builds a pass of a pass
     count, others = counted.statistic.outcomes, 1 if where is None else 2  # of each pass: all others, and rows outside
-    number = -(-count // max(1, most - others))
+    each = max(1, most - others)
+    number = -(-count // each)
     if number > MOST_PASSES:
+        try:
+            answering.supports(built.statistic)
+        except InvalidArgument:  # which says how many outcomes one pass may have
+            raise noise(
+                count, MOST_PASSES * each, f" in {MOST_PASSES} passes", planned=answering.terms.answers > 0
+            ) from None
         return [built]
     edges = [count * place // number for place in range(number + 1)]
     some = [SomeOutcomes(counted, start, stop) for start, stop in pairwise(edges)]

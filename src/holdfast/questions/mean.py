@@ -9,8 +9,9 @@ among its draws, so there are enough passes that three quarters of the draws sta
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Any, Protocol, TypeVar, overload
+from datetime import date
+from functools import cached_property, partial
+from typing import Annotated, Any, Protocol, TypeGuard, TypeVar, overload
 
 import polars as pl
 
@@ -22,6 +23,7 @@ from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import AUTO, Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
 from holdfast.queries.measures import Mean, Share
+from holdfast.queries.node import literal_text
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.answer import (
@@ -30,6 +32,7 @@ from holdfast.questions.answer import (
     Estimate,
     Interval,
     Record,
+    as_timestamp,
     estimate_of,
     interval_bar,
     labeled_lines,
@@ -67,7 +70,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
     by
         The expressions that define the groups.
     groups
-        The values of each group.
+        The values of each group; dates and timestamps are texts.
     answers, shares
         For each group its answer, and the interval for its share of the rows.
     record
@@ -83,16 +86,22 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
     record: Record
     bounds: Interval = (0.0, 1.0)
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What each group is called."""
-        return tuple(", ".join(map(str, group)) for group in self.groups)
+        """What each group is called: its values, in quotation marks if two groups were called the same without."""
+        labels = tuple(", ".join(map(str, group)) for group in self.groups)
+        if len(set(labels)) < len(labels):
+            return tuple(", ".join(map(literal_text, group)) for group in self.groups)
+        return labels
 
     def __getitem__(self, group: object) -> Answer:
         requested = group if isinstance(group, tuple) else (group,)
-        for values, label, answer in zip(self.groups, self.labels, self.answers, strict=True):
-            if values == requested or label == str(group):
-                return answer
+        for written in (_in_json, as_timestamp):
+            values, label = tuple(map(written, requested)), str(written(group))
+            if values in self.groups:
+                return self.answers[self.groups.index(values)]
+            if label in self.labels and not isinstance(group, tuple):
+                return self.answers[self.labels.index(label)]
         raise KeyError(group)
 
     def __iter__(self) -> Iterator[Any]:
@@ -103,8 +112,15 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row for each group: its values, value, low and high of the answer, and the ends of its share."""
-        columns = {name: [group[place] for group in self.groups] for place, name in enumerate(self.by)}
+        """One row for each group: its values, value, low and high of the answer, and the ends of its share.
+
+        A column of values that has the name of another, such as `low`, is called `by_low`.
+        """
+        columns: dict[str, list[Any]] = {}
+        for place, name in enumerate(self.by):
+            while name in NUMBERS or name in columns:
+                name = f"by_{name}"
+            columns[name] = [group[place] for group in self.groups]
         numbers = {name: [each.get(name) for each in self.result()["groups"]] for name in NUMBERS}
         return pl.DataFrame(columns | numbers, strict=False)
 
@@ -154,10 +170,15 @@ def result_of(
 ) -> Result:
     """Return the result of a question by groups: what was `found` of each, and the interval for its share."""
     lines = [
-        {"group": list(group), **one.to_json(), "share_low": low, "share_high": high}
+        {"group": list(map(_in_json, group)), **one.to_json(), "share_low": low, "share_high": high}
         for group, (one, (low, high)) in zip(groups, found, strict=True)
     ]
     return {"by": list(by), "groups": lines, "bounds": list(bounds)}
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value of a group as the ledger stores it: a date or a timestamp as text."""
+    return str(value) if isinstance(value, date) else value
 
 
 NUMBERS = ("value", "low", "high", "share_low", "share_high")  # what is said of a group, besides its values
@@ -201,28 +222,30 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     question = replace(context.question_in_passes(kind, grouped, parts, draws, run), forecast=forecast)
     cost = question.cost
-    _leave_something(context, cost, count)
+    leave_something(context, cost, count, "groups")
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
 
 
-def _leave_something(context: Context, cost: Cost, groups: int) -> None:
-    """Refuse so many groups that no later answer would say anything, even if they were the first question.
+def leave_something(context: Context, cost: Cost, asked: int, what: str, besides: int = 0) -> None:
+    """Refuse so many groups or categories that no later answer would say anything, even as the first question.
 
-    What was asked before does not matter: otherwise groups that have an answer could be refused later on.
+    What was asked before does not matter: otherwise groups that have an answer could be refused later on. `besides`
+    says how many more are in the cost: a histogram has a category for everything else.
     """
 
     def too_many(count: int) -> bool:
-        taken = PlainAmounts(count * cost.charge // groups, count * cost.intervals // groups)
+        part, whole = count + besides, asked + besides
+        taken = PlainAmounts(part * cost.charge // whole, part * cost.intervals // whole)
         return context.guarantee.margin_after(0, taken) >= SAYS_NOTHING
 
-    if too_many(groups) and not too_many(1):  # else no answer of this session says anything, whatever is asked
-        most = bisect_left(range(groups), True, key=too_many) - 1
+    if too_many(asked) and not too_many(1):  # else no answer of this session says anything, whatever is asked
+        most = bisect_left(range(asked), True, key=too_many) - 1
         raise InvalidArgument(
-            f"{groups:,} groups at once would take so much of this session that no later answer said anything; ask"
+            f"{asked:,} {what} at once would take so much of this session that no later answer said anything; ask"
             f" about at most {most:,}, or bring more rows.",
-            name="groups",
-            groups=groups,
+            name=what,
             most=most,
+            **{what: asked},
         )
 
 
@@ -307,14 +330,14 @@ def mean(
         kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit}
         _leave_out("by", margin=margin, **kept)
         grouped = build_groups(query, context.schema, by=by, groups=groups, within=within, where=where)
-        if slices is not None and slices != NONE:
+        if _cuts(slices):
             return _in_slices(context, grouped, slices, rows_per_query)
         return in_groups(MEAN.name, context, grouped, rows_per_query)
     if groups is not None:
         raise InvalidArgument("groups are values of by; say by what the rows are grouped.", name="groups")
     plain = build_mean(query, context.schema, within=within, where=where)
     others = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
-    if slices is not None and slices != NONE:
+    if _cuts(slices):
         _leave_out("slices", margin=margin, **others)
         return _in_slices(context, plain, slices, rows_per_query)
     built = build_accepted(
@@ -329,6 +352,11 @@ def mean(
     if usual:
         return context.question(MEAN.name, plain, draws, hint=partial(_slices_hint, context, plain, draws))
     return context.question(MEAN.name, built, draws, requested=margin)
+
+
+def _cuts(slices: Sequence[float] | str | None) -> TypeGuard[Sequence[float] | str]:
+    """Whether the caller wants the range to be cut."""
+    return slices is not None and not (isinstance(slices, str) and slices == NONE)
 
 
 def _slices_hint(context: Context, measure: Share | Mean, draws: int) -> str | None:
@@ -357,7 +385,7 @@ def _in_slices(
     draws = context.draws(sliced, rows_per_query)
     question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)
     if isinstance(plain, Grouped):
-        _leave_something(context, question.cost, len(plain.groups))
+        leave_something(context, question.cost, len(plain.groups), "groups")
         return context.said_published(question, [name for key in plain.keys for name in key.columns])
     return question
 
@@ -403,14 +431,14 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
-        rows_per_unit: int | None = None,
-        weight: QueryLike | None = None,
-        largest_weight: float | None = None,
+        rows_per_unit: None = None,
+        weight: None = None,
+        largest_weight: None = None,
         by: QueryLike | Sequence[QueryLike],
         groups: Groups | None = None,
-        slices: None = None,
+        slices: Sequence[float] | str | None = None,
         rows_per_query: int | None = None,
-        margin: float | None = None,
+        margin: None = None,
         until: None = None,
         mechanism: str | None = None,
     ) -> Several: ...

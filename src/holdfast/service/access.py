@@ -6,6 +6,7 @@ own pages: a missing or different Origin is refused.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,7 @@ class GuardedRoute(APIRoute):
             raise TypeError(f"{path} does not declare a role")
         self.role: Role = getattr(endpoint, _ROLE)
         super().__init__(path, endpoint, **options)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # "$" lets a newline follow
         self._parameters = sorted(field.alias for field in self.dependant.query_params)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -6,7 +6,7 @@ slow disk delays no other request.
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
 from holdfast.service.schemas import (
+    LONGEST_NAME,
     MAX_INTEGER,
     REFERENCE,
     AskIn,
@@ -141,13 +142,14 @@ class AskDirectly:
         self._handle_error = handle_error
 
     def takes(self, scope: Scope) -> bool:
-        """Whether this request is for the route; if so, note the route in its scope."""
+        """Whether this request is for the route, and its name not too long; if so, note the route in its scope."""
         if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
             return False
         found = self._route.path_regex.match(scope["path"])
-        if found is not None:
-            scope["route"], scope["path_params"] = self._route, found.groupdict()
-        return found is not None
+        if found is None or len(found["name"]) > LONGEST_NAME:
+            return False
+        scope["route"], scope["path_params"] = self._route, found.groupdict()
+        return True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request for which `takes` returned True."""
@@ -208,7 +210,7 @@ async def budget(request: Request, name: NameInPath) -> Response:
 
     def look(served: ServedDataset) -> dict[str, Any]:
         found, left = served.session.budget, state_of(request).service.left(served, token_of(request))
-        return {"budget": found.to_dict(), "text": str(found), "left": left}
+        return {"budget": found.to_dict(), "text": str(replace(found, quota=left["quota"])), "left": left}
 
     return await _look(request, name, look)
 

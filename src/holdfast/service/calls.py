@@ -6,7 +6,7 @@ calls, and differ only in how they wait for responses.
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -153,8 +153,12 @@ class Calls:
         return Call("POST", self._path("sql/price"), Prices.from_dict, {"sql": text})
 
     def _budget(self) -> Call[Budget]:
-        """Return what is left to ask, for all analysts together."""
-        return Call("GET", self._path("budget"), lambda payload: Budget.from_dict(payload["budget"]))
+        """Return what is left to ask, for all analysts together, and of your quota, if you have one."""
+
+        def read(payload: Payload) -> Budget:
+            return replace(Budget.from_dict(payload["budget"]), quota=payload["left"]["quota"])
+
+        return Call("GET", self._path("budget"), read)
 
     def _plan(self) -> Call[Plan]:
         """Return the plan of the dataset."""

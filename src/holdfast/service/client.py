@@ -148,7 +148,7 @@ class RemoteSession(Verbs, Calls):
 
     @property
     def budget(self) -> Budget:
-        """What is left to ask, for all analysts together."""
+        """What is left to ask, for all analysts together, and of your quota, if you have one."""
         return self._send(self._budget())
 
     @property

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -405,8 +406,9 @@ class TokenSession:
 
     @property
     def budget(self) -> Budget:
-        """What is left to ask, for all analysts together."""
-        return self._served.session.budget
+        """What is left to ask, for all analysts together, and of the token's quota, if it has one."""
+        left = self._state.service.left(self._served, self._token)
+        return replace(self._served.session.budget, quota=left["quota"])
 
     def standings(self) -> pl.DataFrame:
         """Return the submissions to a board, the best first."""

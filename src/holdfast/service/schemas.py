@@ -54,7 +54,8 @@ def _integer(value: Any) -> Any:
 
 
 AsInteger = BeforeValidator(_integer)
-Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+LONGEST_NAME = 100
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Field(ge=0, le=10**9), AsInteger]
 Quota = Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger]
 Number = Annotated[float, Field(allow_inf_nan=False)]

@@ -37,6 +37,7 @@ from holdfast.errors import (
 )
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
+from holdfast.ledger.chain import canonical
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
@@ -369,6 +370,7 @@ class Answering:
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
+        result = json.loads(canonical(result, "answer"))  # what could not be stored fails here, before it is paid for
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind.read(result, record)
 

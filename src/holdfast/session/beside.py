@@ -20,11 +20,31 @@ HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # suffixes of the two part
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
     """Return a function that reads the exploration part stored beside held rows, or returns None if there is none."""
     folder = rows.location
-    if folder is None or not folder.name.endswith(HELD):
+    if folder is None or not is_held(rows):
         return lambda: None
     path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
     unit = rows.schema.unit
     return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
+
+
+def explored_texts(rows: RowSource, column: str) -> list[str] | None:
+    """Return the texts of a column in the exploration part beside held rows, sorted; None if there is no such part.
+
+    While the rows are being split, it is still hidden.
+    """
+    folder = rows.location
+    assert folder is not None  # only files have parts that are stored
+    shown = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
+    for path in (shown, shown.with_name(f".{shown.name}")):
+        if path.is_file():
+            found = pl.read_parquet(path, columns=[column])[column]
+            return found.cast(pl.String).drop_nulls().unique().sort().to_list()
+    return None
+
+
+def is_held(rows: RowSource) -> bool:
+    """Whether these are the held rows of a split file."""
+    return rows.location is not None and rows.location.name.endswith(HELD)
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

@@ -7,7 +7,8 @@ They are given as arguments of `Session`, or in a TOML file beside the data, `fl
 
     [categories]
     carrier = ["UA", "AA", "DL"]                 # used for counts and groups where no list is given
-    origin = "published"                         # all texts in the column, which the admin makes public
+    origin = "published"                         # all texts in the column, which the admin makes public; for held
+                                                 # rows, all texts in the exploration part
 
     [labels]
     dep_delay = "departure delay in minutes"
@@ -30,6 +31,7 @@ from holdfast.queries.functions.operation import with_article
 from holdfast.rows.local import LocalRows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Column, Schema, Type
+from holdfast.session.beside import explored_texts, is_held
 
 PUBLISHED = "published"
 DECLARED = ("bounds", "categories", "labels")
@@ -133,11 +135,34 @@ def beside(location: Path | None) -> Declarations:
 def declare(rows: RowSource, **declared: Any) -> Schema:
     """Return the schema of rows with declarations applied: from the file beside them, overridden by arguments."""
     texts = partial(_texts, rows)
-    return Declarations(**declared).on(beside(rows.location).on(rows.schema, texts), texts)
+    schema = Declarations(**declared).on(beside(rows.location).on(rows.schema, texts), texts)
+    if is_held(rows) and any(column.published for column in schema):  # the list says nothing about these rows
+        return replace(schema, columns=tuple(replace(column, published=False) for column in schema))
+    return schema
+
+
+def refuse_published(schema: Schema) -> None:
+    """Refuse texts that were published from rows which check guesses: a guess made from them has seen the rows."""
+    for column in schema:
+        if column.published:
+            raise InvalidArgument(
+                f"The texts of {column.name!r} cannot be published: these rows check guesses, so nobody may see what is"
+                " in them. List those that matter as its categories.",
+                name="categories",
+            )
 
 
 def _texts(rows: RowSource, name: str) -> Sequence[str]:
-    """Return all texts of a column, which the admin publishes."""
+    """Return all texts of a column, which the admin publishes; for held rows, those of the exploration part."""
+    if is_held(rows):
+        explored = explored_texts(rows, name)
+        if explored is None:
+            raise InvalidArgument(
+                f"The texts of {name!r} cannot be published: these rows check guesses, and their exploration part, the"
+                " file that anybody may look at, is not beside them. List those that matter as its categories.",
+                name="categories",
+            )
+        return explored
     found = rows.texts(name) if isinstance(rows, LocalRows) else None
     if found is None:
         why = "there are too many" if isinstance(rows, LocalRows) else "decks and sources of your own do not list them"

@@ -37,7 +37,7 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 from holdfast.session.answering import Answering
 from holdfast.session.beside import ledger_beside, witnesses_beside
-from holdfast.session.declared import declare
+from holdfast.session.declared import declare, refuse_published
 
 A = TypeVar("A", bound=AnyAnswer)
 SHARES = "All sessions of this process on these rows share one budget:"
@@ -146,6 +146,8 @@ class Session(Verbs):
         self._owns_ledger = True
         try:
             self.answering = Answering(source, schema, opened, request, randomness, analyst)
+            if self.answering.plan.standing.context.guarantee.checks is not None:
+                refuse_published(schema)
         except BaseException:
             opened.close()
             raise

@@ -287,6 +287,57 @@ def test_type_checkers_see_the_options_of_a_mean() -> None:
         assert list(signature(one).parameters)[1:] == options
 
 
+def test_type_checkers_know_which_options_go_with_groups() -> None:
+    alone, several = (signature(one).parameters for one in get_overloads(AskMean.__call__))
+    assert several["slices"] == alone["slices"]
+    refused = {"rows_per_unit": 9, "weight": "x", "largest_weight": 2.0, "margin": 0.1, "until": 0.1}
+    with hf.Session(flights(2_000), seed=1) as session:
+        for name, value in refused.items():
+            assert several[name].annotation is None
+            with pytest.raises(InvalidArgument, match="must be left out"):
+                session.mean("b", by="g", groups=["a"], **{name: value})
+    left = {name for name in several if name not in refused and several[name].annotation is None}
+    assert left == set()
+
+
+def test_groups_that_would_be_called_the_same_are_told_apart() -> None:
+    group = np.random.default_rng(1).integers(0, 2, 50_000)
+    values = {"p": np.array(["a, b", "a"])[group], "q": np.array(["c", "b, c"])[group], "b": group == 1}
+    groups = [("a, b", "c"), ("a", "b, c")]
+    with hf.Session(values, queries=20, seed=1) as session:
+        for _ in ("asked", "asked before"):
+            found = session.mean("b", by=["p", "q"], groups=groups)
+            assert list(found) == ["'a, b', 'c'", "'a', 'b, c'"]
+            assert list(found.values()) == list(found.answers) == [found[group] for group in groups]
+            assert [round(found[label].value) for label in found] == [0, 1]
+            assert "a, b, c" not in found
+        assert session.history()["category"].to_list() == list(found)
+        assert list(session.mean("b", by=["p", "q"], groups=groups[:1])) == ["a, b, c"]
+
+
+def test_the_frame_of_groups_has_a_column_for_every_key() -> None:
+    group = np.random.default_rng(1).integers(0, 3, 50_000)
+    values = {"value": np.array(list("abc"))[group], "low": group, "by_low": group > 0, "b": group == 1}
+    with hf.Session(values, queries=50, seed=1, categories={"value": list("abc"), "low": [0, 1, 2]}) as session:
+        found = session.mean("b", by=["value", "low", "by_low"], groups=[("a", 0, False), ("b", 1, True)])
+        keys = ["by_value", "by_low", "by_by_low"]
+        assert found.frame.columns == [*keys, "value", "low", "high", "share_low", "share_high"]
+        assert found.frame.select(keys).rows() == [("a", 0, False), ("b", 1, True)]
+        assert found.frame["low"].to_list() == [one.low for one in found.answers]
+        named = session.sql("SELECT value, low, AVG(b) AS share FROM data GROUP BY value, low")  # as before
+        assert named.columns == ["value", "low", "share", "share_low", "share_high"]
+        for by in (["low", "low"], ["low", "value", " low "], [pl.col("b"), pl.col("b")]):
+            with pytest.raises(InvalidArgument, match=r"by must be distinct; got .* twice"):
+                session.mean("b", by=by, groups=[(0,) * len(by)])
+        session.mean("b", by=[lambda rows: rows["low"] > 0, lambda rows: rows["low"] > 1], groups=[(True, True)])
+
+
+def test_slices_may_be_an_array() -> None:
+    with hf.Session({"x": np.random.default_rng(1).random(50_000)}, queries=50, seed=1) as session:
+        assert session.mean("x", within=(0, 1), slices=np.array([0.25, 0.5])).low > 0.3
+        assert session.mean("x", within=(0, 1), slices=[0.25, 0.5]).cached
+
+
 def test_a_lift_uses_what_is_known_of_the_difference() -> None:
     record = Record("difference", "d", "exchange", 0.95)
     bounds = (-1.0, 1.0)

@@ -155,3 +155,23 @@ def test_a_price_says_that_slices_are_narrower_in_large_groups_and_they_are() ->
         for asked in ({}, {"slices": [10, 20]}, {"margin": 8}, {"where": "x > 5", "slices": "none"}):
             assert "slices" not in str(session.price("x", **asked).cheaper)
         assert session.price("x > 8").cheaper is None
+
+
+@pytest.mark.parametrize("rows", [20_000, 200_000])
+@pytest.mark.parametrize("queries", [100, 1_000])
+def test_an_outlook_is_never_narrower_later(rows: int, queries: int) -> None:
+    """The first answers after a plan may be, but nobody is told that answers get wider, and then a smaller number."""
+    budget = Budget.of(hf.plan(rows=rows, queries=queries).standing, Spent(0, 0, 0), Answered(0, 0))
+    widths = [width for _, width in budget.outlook]
+    assert widths == sorted(widths)
+    assert widths[0] == budget.margin
+
+
+def test_a_budget_says_what_a_quota_leaves() -> None:
+    whole = Budget(893, 1_000, 107, 0.02)
+    assert "quota" not in whole.to_dict()
+    assert str(replace(whole, quota=1)) == "893 of 1,000 answers left at ±0.0200; your quota leaves 1 answer"
+    some = replace(whole, quota=20)
+    assert Budget.from_dict(some.to_dict()) == some
+    assert "your quota leaves 20 answers" in some._repr_html_()
+    assert "quota" not in whole._repr_html_()

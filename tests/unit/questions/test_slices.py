@@ -115,3 +115,12 @@ def test_sums_and_averages_in_sql_are_cut_too() -> None:
         assert row[f"{average}_high"] - row[f"{average}_low"] < 0.8 * (uncut.high - uncut.low)
         assert row[f"{total}_high"] - row[f"{total}_low"] < 0.8 * ROWS * (uncut.high - uncut.low)
         assert row[f"{total}_low"] <= 1_056 * ROWS <= row[f"{total}_high"]
+
+
+def test_the_text_of_a_question_has_the_cuts_as_they_were_given() -> None:
+    with hf.Session({"x": np.arange(50_000) % 600, "g": np.arange(50_000) % 2}, queries=50, seed=1) as session:
+        for cuts in ([0, 60, 240], [0.1, 0.2, 0.3], [1e-9, 1 / 3]):
+            text = session.mean("x", within=(-60, 600), slices=cuts).question
+            assert text.endswith(f" in slices at {', '.join(f'{cut:.15g}' for cut in cuts)}")
+        assert session.mean("x", within=(-60, 600), by="g", groups=[0], slices=[0]).question.endswith("slices at 0")
+        assert "slices" not in session.mean("x", within=(-60, 600), slices="auto").question

@@ -234,3 +234,36 @@ def test_what_cannot_be_published_is_refused(categories: dict[str, str], message
     with pytest.raises(hf.InvalidArgument) as refused:
         session(categories=categories)
     assert message in str(refused.value)
+
+
+def test_held_rows_publish_the_texts_of_the_exploration_part(tmp_path: Path) -> None:
+    """Otherwise a guess that all rows have one of the listed texts would always hold, and never for the population."""
+    texts = [f"t{number:03}" for number in np.random.default_rng(1).integers(0, 500, 1_000)]
+    pl.DataFrame({"s": texts, "y": [True, False] * 500}).write_parquet(tmp_path / "trips.parquet")
+    (tmp_path / "trips.toml").write_text('[categories]\ns = "published"\n')
+    explore, held = hf.hold_back(tmp_path / "trips.parquet", explore=0.5, seed=1)
+    known = tuple(sorted(set(explore["s"])))
+    with held:
+        assert held.schema["s"].categories == known
+        assert not held.schema["s"].published
+    again = {"guarantee": "checks", "seed": 1}
+    for more in ({}, {"categories": {"s": "published"}}):
+        with hf.Session(tmp_path / "trips.held.holdfast", **again, **more) as held:
+            assert held.schema["s"].categories == known
+            listed = ", ".join(f"'{text}'" for text in known)
+            assert held.check(f"s IN ({listed})", guess=1.0, margin=0.005).outcome != "holds"
+    (tmp_path / "trips.explore.parquet").unlink()
+    with pytest.raises(hf.InvalidArgument, match=r"trips.toml: The texts of 's' cannot be published: these rows check"):
+        hf.Session(tmp_path / "trips.held.holdfast", **again)
+    (tmp_path / "trips.toml").write_text('[categories]\ns = ["t001"]\n')
+    with hf.Session(tmp_path / "trips.held.holdfast", **again) as held:
+        assert held.schema["s"].categories == ("t001",)
+
+
+@pytest.mark.parametrize("checking", [{"guarantee": "checks"}, {"queries": 50, "checks": 0.2}])
+def test_rows_that_check_guesses_publish_nothing(checking: dict[str, object]) -> None:
+    frame = pl.DataFrame({"carrier": ["UA", "AA", None, "DL"] * 500, "late": [True, False] * 1_000})
+    with pytest.raises(hf.InvalidArgument, match="'carrier' cannot be published: these rows check guesses"):
+        hf.Session(frame, seed=1, categories={"carrier": "published"}, **checking)
+    with hf.Session(frame, seed=1, categories={"carrier": ["UA", "AA"]}, **checking) as session:
+        assert session.schema["carrier"].categories == ("UA", "AA")

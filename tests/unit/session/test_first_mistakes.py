@@ -491,6 +491,37 @@ def test_groups_that_would_take_the_whole_session_are_refused(plan: dict[str, An
         assert price.later[1] > price.later[0]
 
 
+@pytest.mark.parametrize("how", [{"categories": range(3_000)}, {"bins": range(3_001)}])
+def test_a_histogram_that_would_take_the_whole_session_is_refused(how: dict[str, Any]) -> None:
+    """As for groups; by coins, so many are refused as noise."""
+    ((name, listed),) = how.items()
+    with hf.Session({"group": [number % 10 for number in range(2_000)], "y": [0.5] * 2_000}) as session:
+        for ask in (session.histogram, lambda *args, **more: session.price(*args, "histogram", **more)):
+            with pytest.raises(hf.InvalidArgument, match=f"3,000 {name} at once would take so much") as refused:
+                ask("group", mechanism="gaussian", **how)
+        most = refused.value.fields["most"]
+        assert 10 < most < 3_000
+        fewer = {name: listed[: most + (name == "bins")]}
+        price = session.price("group", "histogram", mechanism="gaussian", **fewer)
+        assert not session.ledger.begun
+        assert price.later is not None
+        assert price.later[1] > price.later[0]
+
+
+def test_a_noisy_histogram_says_how_many_categories_are_answered() -> None:
+    with hf.Session({"group": [number % 10 for number in range(3_000)]}, seed=1) as session:
+        with pytest.raises(hf.InvalidArgument, match=r"41 outcomes would be mostly noise .* in 16 passes") as refused:
+            session.histogram("group", categories=range(40))
+        most = refused.value.fields["most"]
+        assert len(session.histogram("group", categories=range(most - 1))) == most > 10
+        with pytest.raises(hf.InvalidArgument, match="mostly noise"):
+            session.price("group", "histogram", categories=range(most))
+        with pytest.raises(hf.InvalidArgument, match="mostly noise") as refused:
+            session.histogram("group", categories=range(40), where="group > 1")
+        most = refused.value.fields["most"]
+        assert len(session.histogram("group", categories=range(most - 1), where="group > 1")) == most
+
+
 def test_groups_that_were_answered_stay_free_however_much_was_asked_since() -> None:
     rows = {"group": [number % 10 for number in range(2_000)], "y": [number % 3 == 0 for number in range(2_000)]}
     with hf.Session(rows, seed=1) as session:

@@ -190,6 +190,8 @@ def _as_common(arg: Node, common: Type) -> Node:
 
 def time_literal(value: str | date, type_: Type) -> Node:
     """Read a constant as a date or a timestamp, or refuse it."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.isoformat()  # a text of the same instant is read as UTC
     if isinstance(value, str):
         value = _read_time(value, type_)
     elif type_ is Type.DATETIME and not isinstance(value, datetime):
