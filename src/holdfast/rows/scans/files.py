@@ -4,8 +4,10 @@ A CSV file does not state the types of its columns: they are declared or inferre
 that does not fit is refused, so that the type of a column does not depend on one row among millions.
 """
 
+import ast
 import codecs
 import csv
+import json
 import os
 import re
 import tempfile
@@ -14,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -103,6 +105,19 @@ class Dialect:
         return "" if options == Dialect() else repr(options)
 
     @property
+    def declared(self) -> str:
+        """The declared types, as text for a folder to remember."""
+        return json.dumps(dict(self.types)) if self.types else ""
+
+    @classmethod
+    def remembered(cls, origin: Origin) -> Self:
+        """Return the options that a folder remembers, by `how` and `declared`."""
+        call = ast.parse(origin.how or "Dialect()", mode="eval").body
+        options = {str(each.arg): ast.literal_eval(each.value) for each in getattr(call, "keywords", ())}
+        types = json.loads(origin.types or "{}")
+        return cls(**{**options, "types": tuple((name, Type(type_)) for name, type_ in types.items())})
+
+    @property
     def given(self) -> str | None:
         """The first option that was given."""
         names = ("types", "separator", "encoding", "null_values", "decimal")
@@ -114,6 +129,7 @@ class FileScan(LazyScan):
 
     def __init__(self, where: str | Path, files: Sequence[Path], dialect: Dialect, *, root: Path | None = None) -> None:
         self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
+        self._given = dialect  # without what is recalled
         self._sources: Sequence[Path | str] = files
         self._copies: list[Any] = []
         first = str(where) if not files else files[0].name
@@ -130,7 +146,16 @@ class FileScan(LazyScan):
 
     def origin(self) -> Origin:
         """Return the current state from names, sizes and times."""
-        return Origin(Path(self.where).name, state_of(self._named(), "st_size", "st_mtime_ns"), self._dialect.how)
+        state = state_of(self._named(), "st_size", "st_mtime_ns")
+        return Origin(Path(self.where).name, state, self._dialect.how, self._dialect.declared)
+
+    def recall(self, origin: Origin) -> None:
+        """Read the same CSV files as before: if no types are given, or no other options, they are as remembered."""
+        if self.format != "CSV" or origin.name != self.origin().name:
+            return
+        before = Dialect.remembered(origin)
+        options = self._given if self._given.how else before
+        self._dialect = replace(options, types=self._given.types or before.types)
 
     def moment(self) -> str:
         """Also include inodes, the order of the files, and the times of any change to them.
@@ -253,10 +278,11 @@ class FileScan(LazyScan):
         inferred = pl.scan_csv(
             self._csv_sources, infer_schema_length=_LOOK_AHEAD, try_parse_dates=True, **self._csv_options
         )
-        types, declared = dict(inferred.collect_schema()), dict(self._dialect.types)
-        for unknown in declared.keys() - types.keys():
+        types = dict(inferred.collect_schema())
+        for unknown in dict(self._given.types).keys() - types.keys():
             known = Path(self.where).name
             raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
+        declared = {name: type_ for name, type_ in self._dialect.types if name in types}
         types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
         types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
         first = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD)
@@ -365,11 +391,11 @@ class FileScan(LazyScan):
     def _another_separator(self, names: list[str]) -> str | None:
         """Return a hint at the likely separator, if only one column was found."""
         other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
-        if other is None or self._dialect.separator is not None:
+        if other is None or self._given.separator is not None:
             return None
         return (
             f"{self.where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
-            f" separator={other!r}; if it is one column, say separator=','."
+            f" separator={other!r}; if it is one column, say separator={self._csv_options['separator']!r}."
         )
 
     def damaged(self) -> RowSourceError:
@@ -441,7 +467,7 @@ class ObjectScan(FileScan):
 
     def origin(self) -> Origin:
         """Return the current state from names, sizes, times, tags and versions."""
-        return Origin(self.where, listed(self.where).state, self._dialect.how)
+        return Origin(self.where, listed(self.where).state, self._dialect.how, self._dialect.declared)
 
     def moment(self) -> str:
         """The same as `origin`: a store tells no more."""
