@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
 from holdfast.ledger.chain import LOST
 from holdfast.ledger.concurrency import duplicate
 from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
-from holdfast.ledger.witness import SPLIT, Seen, Witness
+from holdfast.ledger.witness import BOARD, SPLIT, Seen, Witness
 
 _READ = 2_000  # rows read at a time
 _beginning: dict[str, str] = {}  # by content: the address of the ledger that a thread is beginning
@@ -161,6 +161,12 @@ class Watch:
             return InvalidArgument(
                 f"These rows were {there}. Continue with the two parts: asking all rows, or splitting them again, would"
                 " show rows that are held out for checks.",
+                name="data",
+            )
+        if there.startswith(BOARD):
+            return InvalidArgument(
+                f"The labels in these rows were {there}, a board: answers about them would break the seal. Submit"
+                " predictions to it, or ask rows that are not on it.",
                 name="data",
             )
         if there != self._where:

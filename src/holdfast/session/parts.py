@@ -17,6 +17,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
+from holdfast.ledger.witness import BOARD
 from holdfast.randomness import Randomness, keyed_generator
 from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.draws import without_replacement
@@ -202,6 +203,8 @@ def _other_split(before: Seen, split: Split, found: Split | None, way: str) -> I
 
 
 def _used(where: str) -> InvalidArgument:
+    if where.startswith(BOARD):
+        return InvalidArgument(f"The labels in these rows were {where}, a board. Split other rows.", name="data")
     return InvalidArgument(
         f"These rows have answered questions already (ledger {where}), so none of them can be held back. Split new"
         " rows, or go on asking these.",

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import HoldfastError, PlanConflict, RowSourceError
-from holdfast.ledger import SPLIT, FileWitness, content_of, file_beside
+from holdfast.ledger import FileWitness, content_of, file_beside
 from holdfast.ledger.opening import store_at
+from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.scans.scan import Origin, Scan
+
+_MADE = (SPLIT, BOARD)  # what was made of rows has the ledger, instead of the rows themselves
 
 
 class Asked(NamedTuple):
@@ -42,8 +45,8 @@ def refuse_other_unit(scan: Scan, begun: Asked | None, unit: str | None) -> None
     """Refuse to draw anything but what the ledger that has begun on these rows was begun for."""
     if begun is None or begun.unit == unit:
         return
-    if begun.ledger.startswith(SPLIT):
-        fact, again = f"The rows of {scan.where} were {begun.ledger}", "Go on with the two parts"
+    if begun.ledger.startswith(_MADE):
+        fact, again = f"The rows of {scan.where} were {begun.ledger}", "Go on with that"
     else:
         drawn = "single rows" if begun.unit is None else f"units by {begun.unit!r}"
         fact = f"The ledger {begun.ledger} was begun for {drawn}, and all of its answers are about those"
@@ -57,7 +60,7 @@ def refuse_other_unit(scan: Scan, begun: Asked | None, unit: str | None) -> None
 
 def refuse_other_rows(scan: Scan, folder: Path, before: Manifest, begun: Asked | None, origin: Origin) -> None:
     """Refuse rows other than those of the folder, which a ledger that has begun belongs to."""
-    if begun is None or begun.ledger.startswith(SPLIT) or _is_gone(begun.ledger):
+    if begun is None or begun.ledger.startswith(_MADE) or _is_gone(begun.ledger):
         return
     if before.source.state == origin.state:  # only how it is read differs
         raise RowSourceError(
