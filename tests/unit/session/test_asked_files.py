@@ -77,6 +77,26 @@ def test_a_refused_unit_is_not_remembered(otherwise: Callable[[Path], object], p
     assert ask(parquet)
 
 
+def test_the_ledger_of_a_test_is_not_bricked_either(tmp_path: Path) -> None:
+    """With a seed there is no witness: only the ledger itself tells whose it is."""
+    path = tmp_path / "t.parquet"
+    rows().write_parquet(path)
+    ask(path, seed=1)
+    with pytest.raises(PlanConflict, match="Leave unit= out"):
+        ask(path, seed=1, unit="person")
+    assert ask(path, seed=1)
+
+
+def test_a_damaged_ledger_does_not_keep_a_file_from_being_opened(parquet: Path) -> None:
+    """As `holdfast restore` does."""
+    parquet.with_name("t.parquet.ledger").write_bytes(b"no database" * 1_000)
+    parquet.with_name("t.parquet.witness").unlink()
+    os.utime(parquet, (1, 1))
+    assert len(hf.open(parquet)) == 2_000
+    with pytest.raises(HoldfastError):
+        ask(parquet)
+
+
 def test_another_unit_is_refused_and_the_first_one_stays(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     rows().write_parquet(path)

@@ -6,12 +6,12 @@ before, the data go on.
 """
 
 import json
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, PlanConflict, RowSourceError
 from holdfast.ledger import FileWitness, content_of, file_beside
+from holdfast.ledger.drawn import Opened
 from holdfast.ledger.opening import store_at
 from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.rows.disk.folder import Manifest
@@ -29,16 +29,28 @@ class Asked(NamedTuple):
 
 def asked(folder: Path, rows: Manifest) -> Asked | None:
     """Return the ledger that has begun on these rows, if one is beside the folder or known to the witness there."""
-    content, place = content_of(rows.fingerprint), file_beside(folder.absolute())
-    with suppress(HoldfastError):  # a damaged ledger is refused when it is opened, unless it is being restored
-        store = store_at(place, "data")
-        try:
-            if store.tip() is not None and store.content() == content:
-                return Asked(str(place), json.loads(store.read(0, 1)[0].body)["terms"].get("unit"))
-        finally:
-            store.close()
-    seen = FileWitness(place.with_suffix(".witness"), content).newest()
+    place = file_beside(folder.absolute())
+    first = _first_entry(place, rows.fingerprint) if place.exists() else None
+    if first is not None:
+        return Asked(str(place), first["terms"].get("unit"))
+    seen = FileWitness(place.with_suffix(".witness"), content_of(rows.fingerprint)).newest()
     return None if seen is None else Asked(seen.address, rows.unit)
+
+
+def _first_entry(ledger: Path, fingerprint: str) -> dict[str, Any] | None:
+    """Return the first entry of a ledger file of these rows; None if it has not begun, is of other rows or damaged."""
+    store = store_at(ledger, "data")
+    try:
+        entries, secret = store.read(0, 1), store.secret()
+        if not entries or secret is None:
+            return None
+        first: dict[str, Any] = json.loads(entries[0].body)
+        Opened(first["dataset"], fingerprint, reproducible=False).require(first, secret, store.location)
+        return first
+    except (HoldfastError, ValueError, KeyError):  # a session refuses a damaged ledger, unless it is being restored
+        return None
+    finally:
+        store.close()
 
 
 def refuse_other_unit(scan: Scan, begun: Asked | None, unit: str | None) -> None:

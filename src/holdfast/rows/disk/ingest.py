@@ -145,7 +145,7 @@ def _write_unless_asked(
     after = Manifest.read(partial)
     refuse_other_unit(scan, asked(folder, after), unit)
     if before is not None and after.fingerprint != before.fingerprint:
-        refuse_other_rows(scan, folder, before, begun, origin)
+        refuse_other_rows(scan, folder, before, asked(folder, before), origin)  # it may have begun meanwhile
 
 
 def _write(
