@@ -188,16 +188,38 @@ def test_open_declares_types_and_complete_columns_once_for_all_commands(tmp_path
     assert refused["error"] == "--types must be like A=number,B=text; got 'a'."
 
 
-def test_open_says_when_the_ledger_refuses_a_file_that_is_read_differently(tmp_path):
+def test_open_refuses_a_file_that_is_read_differently_than_its_ledger_knows_it(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "1,NA\n3,4\n" * 1_000)
     succeed(tmp_path, "ask", "t.csv", "a > 2")
     assert not any("refused" in note for note in document(tmp_path, "open", "t.csv")["notes"])
+    code, refused = refuse(tmp_path, "open", "t.csv", "--null-values", "NA")
+    assert code == 7
+    assert f"the ledger {tmp_path / 't.csv.ledger'} was begun with" in refused["error"]
+    assert "Leave out the options that say how it is written" in refused["error"]
+    assert document(tmp_path, "ask", "t.csv", "a > 2")["answer"]["cached"]
+
+
+def test_open_says_when_the_ledger_refuses_what_is_in_its_place(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,NA\n3,4\n" * 1_000)
+    succeed(tmp_path, "ask", "t.csv", "a > 2")
+    shutil.rmtree(tmp_path / "t.csv.holdfast")
     differently = document(tmp_path, "open", "t.csv", "--null-values", "NA")
     assert "t.csv.ledger belongs to other data" in differently["notes"][0]
     assert f"remove {tmp_path / 't.csv.holdfast'} and open the file with the options" in differently["notes"][0]
     assert refuse(tmp_path, "ask", "t.csv", "a > 2")[0] == 7
     shutil.rmtree(tmp_path / "t.csv.holdfast")
     assert document(tmp_path, "ask", "t.csv", "a > 2")["answer"]["cached"]
+
+
+def test_a_refused_unit_leaves_every_command_working(fresh):
+    succeed(fresh, "ask", "flights.parquet", ASKED)
+    for words in (["ask", "flights.parquet", ASKED], ["open", "flights.parquet"]):
+        code, refused = refuse(fresh, *words, "--unit", "carrier")
+        assert (code, refused["kind"]) == (5, "plan_conflict")
+        assert "Leave --unit out to go on." in refused["error"]
+    assert document(fresh, "ask", "flights.parquet", ASKED)["answer"]["cached"]
+    assert len(document(fresh, "history", "flights.parquet")["answers"]) == 1
+    assert document(fresh, "verify", "flights.parquet")["complete"]
 
 
 def test_verify_finds_damaged_data(fresh):

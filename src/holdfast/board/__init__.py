@@ -14,7 +14,7 @@ import polars as pl
 
 from holdfast import check, notebook
 from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
-from holdfast.board.sealing import sealed_rows, split_off, store_sealed
+from holdfast.board.sealing import leave_witness, sealed_rows, split_off, store_sealed
 from holdfast.errors import InvalidArgument, NotCovered, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
@@ -142,6 +142,8 @@ class Board:
             classes=json.dumps(scored.classes),
         )
         self._open(rows, ledger, standing)
+        if isinstance(labels, str | Path):
+            leave_witness(Path(labels), self.session.ledger.head)
 
     def _open(self, rows: LocalRows, ledger: str | Path | None, standing: Ladder | None = None) -> None:
         place, witnesses = ledger_beside(rows) if ledger is None else ledger, witnesses_beside(rows)

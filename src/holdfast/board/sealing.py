@@ -1,14 +1,16 @@
 """Turn labels into the rows of a board: check them, set some aside for confusion, store them for their owner alone."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
 from holdfast.guarantees.statistic import OutcomeShares
-from holdfast.ledger import exists
+from holdfast.ledger import FileWitness, Head, Seen, Tip, content_of, exists, file_beside
+from holdfast.ledger.witness import BOARD
 from holdfast.queries.submission import CELLS, Metric
 from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.predictions import PredictionsLike
@@ -18,6 +20,7 @@ from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.open import find_scan
 from holdfast.schema import Type
 from holdfast.session.parts import write_private_rows
 from holdfast.session.planning import plan
@@ -148,7 +151,7 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
     if not isinstance(labels, str | Path):
         return memory_rows(table, name="board", complete=complete, unit=unit)
     folder = board_path(Path(labels))
-    if exists(Path(labels).with_suffix(".ledger"), Path(labels).stem):
+    if exists(file_beside(Path(labels)), Path(labels).stem):
         raise RowSourceError(
             f"{labels} has answered questions already, so its labels are not sealed. Make a board of other labels."
         )
@@ -164,3 +167,19 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
             raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
         return rows
     return write_private_rows(table, folder, complete, unit, name)
+
+
+def leave_witness(labels: Path, head: Head) -> None:
+    """Note beside a file of labels that they are sealed: a session on the file, in any process, is then refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are for those who ask
+        try:
+            scan = find_scan(labels)
+            if scan is None:
+                return
+            scan.open()
+            rows = memory_rows(pl.concat(scan.batches()), name="labels")
+        except HoldfastError:  # a file that no session can open, either
+            return
+    witness = FileWitness(file_beside(labels).with_suffix(".witness"), content_of(rows.fingerprint))
+    witness.remember(Seen(f"{BOARD}{board_path(labels).name}", Tip(head.seq, head.hash, 0, 0)))

@@ -94,6 +94,7 @@ def _run(
 ) -> Any:
     """Open data and act; show the result (or the price), then what is left and where the ledger is."""
     with noting_warnings() as notes, open_session(data, plan, **who) as session:
+        before = session.ledger.begun
         result = act(session)
         budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
     if json:
@@ -105,6 +106,8 @@ def _run(
         say(str(result))
     else:
         show(result)
+    if begun and not before:
+        note(f"A new ledger begins: {location}. It is the only one of these rows; whoever asks them shares its budget.")
     note(f"{budget}; ledger {location}" + ("" if begun else ", which begins with the first answer"))
     return result
 

@@ -232,7 +232,8 @@ def hold_back(
     """Split a file: rows to look at, and rows held back to check what was found.
 
     Chance decides which rows go where. The rows to look at become a Parquet file; the others become a folder that tells
-    whether guesses hold, with an interval, and nothing else. A file can be split only once.
+    whether guesses hold, with an interval, and nothing else. A file is split only once: the same command again shows
+    the same two parts.
 
     \b
     holdfast hold-back flights.parquet
@@ -241,6 +242,7 @@ def hold_back(
     """
     from holdfast.session.parts import hold_back, part_paths
 
+    there = part_paths(Path(data))[0].exists()
     with noting_warnings() as notes:
         names = () if id is None else id.split(",")  # "" is the name that pandas gives its index in a file
         frame, session = hold_back(data, explore, id=names, confidence=confidence, ledger=ledger, unit=unit)
@@ -251,6 +253,8 @@ def hold_back(
             show_json(explore=shown, held=held, ledger=place, rows=rows, plan=session.plan.to_dict(), notes=notes)
             return
         show_notes(notes)
+        if there:
+            note("These rows were split before: the two parts are the same, and the ledger goes on.")
         say(f"{frame.height:,} rows to look at: {shown}", bold=True)
         say(f"{session.plan.rows:,} rows kept aside: {held}", bold=True)
         say(f"The plan: {session.plan.sentence}")

@@ -12,7 +12,7 @@ import click
 from holdfast.cli.command import Argument, Flag
 from holdfast.cli.options import Confidence, Guarantee, Json, Ledger, Margin, Processes, Queries, Worlds, looking
 from holdfast.cli.output import note, progress_bar, say, show_json, table
-from holdfast.errors import InvalidArgument
+from holdfast.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport
@@ -172,22 +172,30 @@ def attack(
     from holdfast.lab.contenders import MECHANISM_NAMES
 
     names = list(MECHANISM_NAMES) if mechanism == ALL else [name.strip() for name in mechanism.split(",")]
-    reports = []
+    reports, missing = [], dict[str, str]()  # and why others are left out
     with progress_bar("   worlds", len(names) * worlds, quiet=json) as show:
         for number, name in enumerate(names):
-            report = attack(
-                name,
-                analyst,
-                rows=rows,
-                queries=queries,
-                worlds=worlds,
-                confidence=confidence,
-                seed=seed,
-                processes=processes or processes_for(rows * queries * worlds),
-                progress=lambda done, before=number * worlds: show(before + done),  # type: ignore[misc]
-            )
+            try:
+                report = attack(
+                    name,
+                    analyst,
+                    rows=rows,
+                    queries=queries,
+                    worlds=worlds,
+                    confidence=confidence,
+                    seed=seed,
+                    processes=processes or processes_for(rows * queries * worlds),
+                    progress=lambda done, before=number * worlds: show(before + done),  # type: ignore[misc]
+                )
+            except MissingExtra as error:
+                if mechanism != ALL:
+                    raise
+                missing[name] = error.message
+                continue
             seed = report.seed  # the same worlds for all mechanisms
             reports.append(report)
+    if missing:
+        note(f"Left out: {', '.join(missing)}. {' '.join(dict.fromkeys(missing.values()))}")
     if picture is not None:
         from holdfast.lab.plots import attack_picture
 

@@ -71,6 +71,9 @@ _ARGUMENTS = {
     "folder=...": "holdfast open DATA --folder",
     "Give ledger= a file": "Give --ledger a file",
     "by unit=.": "by --unit.",
+    "Leave unit= out": "Leave --unit out",
+    "then, without unit=": "then, without --unit",
+    "a new ledger with ledger=.": "a new ledger with --ledger.",
     "into it with next=True": "into it with --next",
     "leave next out": "leave --next out",
     "with id=, target= and unit=": "with --id, --target and --unit",
@@ -96,10 +99,20 @@ def _null_values(texts: re.Match[str]) -> str:
     return f"say so: holdfast open DATA --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
 
 
+def _check_held(path: re.Match[str]) -> str:
+    return f'check what you find with holdfast ask {shlex.quote(ast.literal_eval(path[1]))} "a condition" --kind check'
+
+
+def _into_folder(call: re.Match[str]) -> str:
+    return f"holdfast open {shlex.quote(ast.literal_eval(call[1]))} --folder {shlex.quote(call[2])}"
+
+
 _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml),
     (r"\bWrite rows=(\d+)", r"Write --rows \1"),
     (r"\bunit='([^']*)'", r"--unit \1"),
+    (r"\bthe session on the held part is holdfast\.Session\((.*?)\)", _check_held),
+    (r"\bholdfast\.open\((.*), folder='(.*)'\)", _into_folder),
     (r"\bid=('[^']*') leaves", r"--id \1 leaves"),
     (r"and ('[^']*') with unit=\.", r"and \1 with --unit."),
     (r"\bsplit with id='([^']*)'", r"split with --id \1"),

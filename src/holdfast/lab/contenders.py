@@ -33,7 +33,7 @@ from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser, T
 from holdfast.lab.populations import RowQuestion
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.mechanisms.noisy_means import Laplace
+from holdfast.mechanisms.noisy_means import Laplace, require
 from holdfast.questions.question import Drawing, mechanism_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -271,12 +271,14 @@ def _thresholdout(goal: Goal) -> Contender:
 
 
 def _laplace(goal: Goal) -> Contender:
+    require("laplace")
     guarantee = _information("laplace", replace(goal, rows_per_query=goal.rows), "laplace")
     scan = FullLaplace(epsilon=guarantee.epsilon_for(goal.rows))
     return MechanismContender("laplace", scan, guarantee.terms.margin, added_variance(scan, goal.rows))
 
 
 def _a1(goal: Goal) -> Contender:
+    require("laplace")
     guarantee = _information("a1", goal, "laplace")
     sampled = Laplace.under(guarantee, guarantee.terms.rows_per_query, None)
     return MechanismContender("a1", sampled, guarantee.terms.margin, added_variance(sampled, goal.rows))

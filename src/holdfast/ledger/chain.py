@@ -117,6 +117,7 @@ class Opened(NamedTuple):
         if genesis["fingerprint"] != self._keyed_fingerprint(secret):
             raise RowSourceError(  # showing a fingerprint would confirm a guess of the table
                 f"Ledger {location} belongs to other data: the fingerprints differ. Open the data it was begun with."
+                " New rows need a ledger of their own: save them under a new name, or name a new ledger with ledger=."
             )
         if self.reproducible and not genesis["reproducible"]:
             raise PlanConflict(

@@ -45,6 +45,7 @@ LOCK_TIMEOUT = 20.0  # seconds to wait for another process that is beginning a l
 _POLL = 0.005  # seconds between two attempts
 _SLOT = 2_048  # bytes for one content; it lies within one page, so that a write happens entirely or not at all
 _CHECKSUM = 16  # characters
+BOARD = "sealed as "  # the same of labels: the ledger is that of their board
 SPLIT = "split into "  # the start of the address of rows that were split: the ledgers are those of the parts
 
 
@@ -427,6 +428,12 @@ class Watch:
             return InvalidArgument(
                 f"These rows were {there}. Continue with the two parts: asking all rows, or splitting them again, would"
                 " show rows that are held out for checks.",
+                name="data",
+            )
+        if there.startswith(BOARD):
+            return InvalidArgument(
+                f"The labels in these rows were {there}, a board: answers about them would break the seal. Submit"
+                " predictions to it, or ask rows that are not on it.",
                 name="data",
             )
         if there != self._where:

@@ -70,13 +70,13 @@ def _on_grid(values: NDArray[np.float64]) -> tuple[int, float]:
 
 @lru_cache(maxsize=256)
 def _integer_laplace(scale: float) -> Any:
-    dp = _opendp()
+    dp = _opendp("laplace")
     return dp.m.make_laplace(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _integer_gaussian(scale: float) -> Any:
-    dp = _opendp()
+    dp = _opendp("gaussian")
     return dp.m.make_gaussian(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
 
 
@@ -88,7 +88,8 @@ def require(extra: str) -> None:
         )
 
 
-def _opendp() -> Any:
+def _opendp(extra: str) -> Any:
+    require(extra)  # sessions ask before they charge; what calls a mechanism directly learns it here
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

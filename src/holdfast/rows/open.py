@@ -100,7 +100,7 @@ def open_rows(
         return _open_own(own, name, complete, unit)
     scan = find_scan(data, dialect, version)
     if scan is not None:
-        target, called = _target(scan, folder), name or scan.name
+        target, called = target_of(scan, folder), name or scan.name
         try:
             return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
         finally:
@@ -176,7 +176,8 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
     return scan_lake(data, version) or scan_stream(data)
 
 
-def _target(scan: Scan, folder: str | Path | None) -> Path:
+def target_of(scan: Scan, folder: str | Path | None = None) -> Path:
+    """Return where the columns of a table are written; a stream must say so."""
     if folder is not None:
         return Path(folder)
     if scan.path is not None and scan.path.name:  # the root folder has no name

@@ -5,8 +5,10 @@ independent of the held rows, and a guess made from it is as valid as one made b
 """
 
 import os
-from collections.abc import Collection
+import secrets
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,9 +17,10 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
-from holdfast.randomness import Randomness
+from holdfast.ledger.witness import BOARD
+from holdfast.randomness import Randomness, keyed_generator
 from holdfast.rows.disk.ingest import ingest
-from holdfast.rows.draws import Indices, without_replacement
+from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
@@ -28,6 +31,17 @@ from holdfast.session.beside import EXPLORE, HELD, ledger_beside, witnesses_besi
 from holdfast.session.session import Session
 
 LEAST = 20  # fewest rows of an exploration part that can show whether a column names the rows
+
+
+class Split(NamedTuple):
+    """How a table is split: how many rows or units are shown, which columns the held part lacks, and the unit."""
+
+    shown: int
+    dropped: frozenset[str]
+    unit: str | None
+
+
+_keys: dict[str, tuple[Split, bytes]] = {}  # of splits of rows in memory, by content. Secret.
 
 
 class NamesRows(UserWarning):
@@ -50,7 +64,8 @@ def hold_back(
     """Split a table at random: return some rows to look at, and a session that checks guesses on the others.
 
     A file is split on disk: the two parts are stored beside it, for later sessions, as `<name>.explore.parquet` and
-    `<name>.held.holdfast`. A table can be split only once; a session on all of its rows is refused afterwards.
+    `<name>.held.holdfast`. A table is split only once. The same call returns the same two parts again, and the held
+    part's ledger goes on; another split is refused, and so is a session on all of the rows.
 
     Parameters
     ----------
@@ -87,26 +102,38 @@ def hold_back(
         )
     names, unit = _names(id, rows), rows.schema.unit
     witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
-    _refuse_used(rows, witnesses)
-    shown_rows, held_rows = _split(rows, explore, Randomness(seed))
+    options: dict[str, Any] = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger}
+    options |= {"seed": seed, "analyst": analyst}
+    count = check.part_of(len(rows), (1, 2), "a row to look at and two to hold back", explore=explore)
+    split, before, key = Split(count, frozenset(names), unit), _split_before(rows, witnesses), secrets.token_bytes(16)
+    if before is not None and rows.location is not None:
+        return _parts_again(rows, split, before, options, [name for name in complete if name not in names])
+    if before is not None:
+        key = _key_again(content_of(rows.fingerprint), split, before)
+    chance = keyed_generator(key) if seed is None else Randomness(seed).generator()
+    shown_rows = without_replacement(chance, len(rows), count)
+    held_rows = np.delete(np.arange(len(rows)), shown_rows)  # in their original order; those shown are in random order
     frame, held_frame = rows.frame(shown_rows), rows.frame(held_rows).drop(names)
     _warn_of_names(frame.drop(names, *([] if unit is None else [unit])))
     never = [column.name for column in rows.schema if not column.nullable and column.name not in names]
-    options = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger, "seed": seed, "analyst": analyst}
     if rows.location is None:
         held: RowSource = memory_rows(held_frame, name=f"{rows.name} held", complete=never, unit=unit)
-        session = Session(held, **options)  # type: ignore[arg-type]
+        session = Session(held, **options)
         session.explore(memory_rows(frame, name=f"{rows.name} explored", unit=unit))
         session.answering.plan.begin()
+        _keys[content_of(rows.fingerprint)] = split, key
         _remember(witnesses, session, "an exploration part and a held part, in memory")
         return frame, session
     shown, folder = part_paths(rows.location)
     for path in (shown, folder):
         if path.exists():
-            raise RowSourceError(f"{path} is there already: go on with it if these rows were split, or move it away.")
-    hidden = write_private(frame, shown.with_name(f".{shown.name}"))
+            raise RowSourceError(
+                f"{path} is there already. If these rows were split, go on with it: the session on the held part is"
+                f" holdfast.Session({str(folder)!r}). If not, move it away."
+            )
+    hidden = write_private(frame, _hidden(shown))
     held = write_private_rows(held_frame, folder, never, unit)
-    session = Session(held, **options)  # type: ignore[arg-type]
+    session = Session(held, **options)
     session.answering.plan.begin()
     _remember(witnesses, session, f"{shown.name} and {folder.name}")
     hidden.replace(shown)  # last: until now nobody has seen a row
@@ -122,36 +149,68 @@ def _names(id: str | Collection[str], rows: LocalRows) -> list[str]:
     return names
 
 
-def _refuse_used(rows: LocalRows, witnesses: list[Witness]) -> None:
-    """Refuse rows that were split before, or that have already answered a question."""
+def _split_before(rows: LocalRows, witnesses: list[Witness]) -> Seen | None:
+    """Return what is known of an earlier split of these rows; refuse rows that have already answered a question."""
     for witness in witnesses:
         seen = witness.newest()
         if seen is not None and seen.address.startswith(SPLIT):
-            raise InvalidArgument(
-                f"These rows were {seen.address} before. Go on with the two parts: a second split would show rows that"
-                " checks are held on.",
-                name="data",
-            )
+            return seen
         if seen is not None:
             raise _used(seen.address)
     beside = ledger_beside(rows)
     if exists(beside, rows.name):
         raise _used(str(beside))
+    return None
+
+
+def _parts_again(
+    rows: LocalRows, split: Split, before: Seen, options: Mapping[str, Any], complete: list[str]
+) -> tuple[pl.DataFrame, Session]:
+    """Return the parts of a file that was split before, or refuse another split."""
+    shown, folder = part_paths(rows.location or Path())
+    found, hidden = None, _hidden(shown)
+    if folder.is_dir() and (shown.is_file() or hidden.is_file()):
+        session = Session(folder, complete=complete, **options)
+        dropped = frozenset(rows.schema.names) - frozenset(session.schema.names)
+        found = Split(len(rows) - session.plan.terms.all_rows, dropped, session.schema.unit)
+        # The ledger of the held part tells which split it is: parts of other rows may have taken its place.
+        if found == split and session.ledger.first == before.tip.hash:
+            if not shown.is_file():
+                hidden.replace(shown)  # the process that split the rows was killed just before
+            return pl.read_parquet(shown), session
+        session.close()
+    here = Path.cwd()
+    shown, folder = (path.relative_to(here) if path.is_relative_to(here) else path for path in (shown, folder))
+    way = f"the session on the held part is holdfast.Session({str(folder)!r}), and {shown} is there to look at"
+    raise _other_split(before, split, found, way if found else "bring them back to where they were, if they are files")
+
+
+def _key_again(content: str, split: Split, before: Seen) -> bytes:
+    """Return the key of an earlier split of rows in memory, or refuse another split."""
+    found, key = _keys.get(content, (None, b""))
+    if found != split:
+        raise _other_split(before, split, found, "they are what the first call returned, and the same call returns")
+    return key
+
+
+def _other_split(before: Seen, split: Split, found: Split | None, way: str) -> InvalidArgument:
+    pairs = zip(("explore", "id", "unit"), split, found or split, strict=True)
+    other = ", ".join(f"another {name}" for name, now, then in pairs if now != then)
+    return InvalidArgument(
+        f"These rows were {before.address} before{other and f', with {other}'}. Go on with the two parts: {way}. A"
+        " second split would show rows that checks are held on.",
+        name="data",
+    )
 
 
 def _used(where: str) -> InvalidArgument:
+    if where.startswith(BOARD):
+        return InvalidArgument(f"The labels in these rows were {where}, a board. Split other rows.", name="data")
     return InvalidArgument(
         f"These rows have answered questions already (ledger {where}), so none of them can be held back. Split new"
         " rows, or go on asking these.",
         name="data",
     )
-
-
-def _split(rows: LocalRows, explore: float, chance: Randomness) -> tuple[Indices, Indices]:
-    """Return which rows are shown, in random order, and which are held, in their original order."""
-    count = check.part_of(len(rows), (1, 2), "a row to look at and two to hold back", explore=explore)
-    shown = without_replacement(chance.generator(), len(rows), count)
-    return shown, np.delete(np.arange(len(rows)), shown)
 
 
 def _warn_of_names(frame: pl.DataFrame) -> None:
@@ -170,6 +229,11 @@ def part_paths(data: Path) -> tuple[Path, Path]:
     """Return the paths of the two parts of a file (or of its folder): the exploration part and the held part."""
     name = Path(data.name.removesuffix(".holdfast")).stem
     return data.with_name(name + EXPLORE), data.with_name(name + HELD)
+
+
+def _hidden(shown: Path) -> Path:
+    """Return where the exploration part is until the split is known to all witnesses."""
+    return shown.with_name(f".{shown.name}")
 
 
 def write_private_rows(

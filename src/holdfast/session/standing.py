@@ -110,6 +110,8 @@ class StandingPlan:
         if (plan.unit, plan.terms.all_rows) != (self._schema.unit, len(self._rows)):  # other units
             then = replace(self._schema, unit=plan.unit).units_of(plan.terms.all_rows)
             again = "without unit=" if plan.unit is None else f"with unit={plan.unit!r}"
+            if self._schema.unit is not None and self._rows.location is not None:
+                again += f"; if none was given now, {self._rows.location} remembers one: remove it, and open the file"
             raise PlanConflict(
                 f"The ledger {location} was begun for {then}; opened like this, the same data are"
                 f" {self._schema.units_of(len(self._rows))}. Open them as they were then, {again}.",

@@ -62,3 +62,15 @@ def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_password_is_not_for_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "deal", "postgresql://me:hunter2@host/db?table=t", "t.deck", "--cards", "10")
     assert (code, "PGPASSWORD" in err, "hunter2" in out + err) == (2, True, False)
+
+
+def test_the_first_answer_says_that_a_ledger_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"x": np.arange(50_000)}).write_parquet(path)
+    assert "A new ledger" not in run(capsys, "ask", str(path), "x > 500", "--price")[2]
+    _, out, err = run(capsys, "ask", str(path), "x > 500")
+    assert f"A new ledger begins: {path}.ledger. It is the only one of these rows" in err
+    assert "A new ledger" not in out
+    assert "A new ledger" not in run(capsys, "ask", str(path), "x > 600")[2]
+    code, _, err = run(capsys, "deal", str(path), str(tmp_path / "t.deck"), "--cards", "1e5")
+    assert (code, f"has answered questions already (ledger {path}.ledger)" in err) == (2, True)

@@ -39,6 +39,10 @@ def test_a_file_is_split_and_its_parts_are_used(
     assert (code, wrong["answer"]["outcome"]) == (0, "too high")
     code, budget = run(capsys, "budget", split["held"])
     assert [more for more, _ in budget["budget"]["outlook"]] == [0, 1, 10, 100]
+    code, again = run(capsys, "hold-back", "t.parquet", "--explore", "0.25", "--id", "n")
+    assert (code, {**again, "plan": None}) == (0, {**split, "plan": None})
+    code, history = run(capsys, "history", again["held"])
+    assert (code, len(history["answers"])) == (0, 2)
     for words in (["hold-back", "t.parquet"], ["ask", "t.parquet", "even", "--queries", "10"]):
         code, refused = run(capsys, *words)
         assert code != 0
@@ -61,6 +65,9 @@ def test_what_is_shown_says_each_thing_once_and_what_to_do_next(
     split = shown(capsys, "hold-back", "t.parquet", "--id", "n")
     assert 'Check what you find: holdfast ask t.held.holdfast "a condition" --kind check' in split
     assert "t.parquet and t.parquet.holdfast contain both parts: keep them away" in split
+    again = shown(capsys, "hold-back", "t.parquet", "--id", "n")
+    assert "These rows were split before: the two parts are the same" in again
+    assert again.count("\n") == split.count("\n") + 1
     held = shown(capsys, "ask", "t.held.holdfast", "even", "--kind", "check", "--guess", "0.9", "--margin", "0.05")
     assert "the guess is too high  [0.0" in held
     assert held.count("share of even") == held.count("2,000 rows read") == held.count("no. 1") == 1

@@ -1,19 +1,23 @@
 """Attacks: what can be attacked, what is reported, and that a seed identifies a world."""
 
+import json
 import pickle
+import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.cli import main
+from holdfast.errors import InvalidArgument, MissingExtra, PlanInfeasible
 from holdfast.guarantees.statistic import Release
 from holdfast.lab import MECHANISM_NAMES, attack, contender
 from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.attack import processes_for
 from holdfast.lab.baselines import FullLaplace, Naive, Thresholdout
 from holdfast.lab.populations import FinitePopulation, TableRule
+from holdfast.mechanisms import noisy_means
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.session.planning import plan
@@ -176,3 +180,27 @@ def test_little_work_stays_in_one_process():
 def test_contenders_and_analysts_travel_between_processes():
     for each in (contender("coins", rows=200, queries=21), WeightedAttack(21), HillClimber(21)):
         assert pickle.loads(pickle.dumps(each)) == each
+
+
+def test_without_opendp_what_needs_it_is_left_out_or_refused_in_a_sentence(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    small = ("--rows", "200", "--queries", "21", "--worlds", "2", "--seed", "1")
+    with pytest.raises(SystemExit) as ended:
+        main(["attack", *small, "--json"])
+    said = capsys.readouterr()
+    assert not ended.value.code
+    kept = [name for name in MECHANISM_NAMES if name not in ("laplace", "a1")]
+    assert [each["mechanism"] for each in json.loads(said.out)["attacks"]] == kept
+    assert said.err.startswith("Left out: laplace, a1. Laplace noise needs the package opendp; install it with: pip")
+    for name in ("laplace", "a1"):
+        with pytest.raises(SystemExit) as ended:
+            main(["attack", name, *small])
+        assert ended.value.code == MissingExtra.exit_code
+        assert capsys.readouterr().err.strip().endswith("pip install 'holdfast[laplace]'.")
+
+
+def test_without_opendp_noise_is_refused_wherever_it_is_added(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    noisy_means._integer_laplace.cache_clear()
+    with pytest.raises(MissingExtra, match="Laplace noise needs the package opendp"):
+        noisy_means.laplace_mean(np.array([0.0, 1.0]), 0.1)

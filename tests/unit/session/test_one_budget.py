@@ -518,3 +518,59 @@ def test_another_entry_of_the_same_number_does_not_replace_what_a_witness_saw(tm
     other.remember(two)
     assert witness.newest() == one
     assert not two.is_newer_than(one)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_table_that_has_answered_is_not_dealt(path: Path, elsewhere: bool, forgotten: bool) -> None:
+    """A deck has a ledger of its own. Without the folder of columns, only the ledger beside the file is known."""
+    with hf.Session(path, ledger=path.with_name("other.ledger") if elsewhere else None) as session:
+        questions(session, 2)
+    another_process()
+    if forgotten:
+        shutil.rmtree(path.with_name("flights.parquet.holdfast"))
+    deck = path.with_name("flights.deck")
+    if elsewhere and forgotten:
+        hf.deal(path, deck, cards=100)
+        return
+    known = "other.ledger" if elsewhere else "flights.parquet.ledger"
+    with pytest.raises(InvalidArgument, match=rf"has answered questions already \(ledger .*{known}\).* Go on as"):
+        hf.deal(path, deck, cards=100)
+    assert not deck.exists()
+
+
+def test_a_table_that_was_split_is_not_dealt(path: Path) -> None:
+    hf.hold_back(path)[1].close()
+    with pytest.raises(InvalidArgument, match=r"was split into flights\.explore\.parquet and flights\.held\.holdfast"):
+        hf.deal(path, path.with_name("flights.deck"), cards=100)
+
+
+@pytest.mark.parametrize("more", [{}, {"note": ["a", "b"] * 500}])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_labels_that_are_sealed_answer_nothing_in_any_process(
+    tmp_path: Path, more: dict[str, list[str]], ending: str
+) -> None:
+    file = tmp_path / f"labels.{ending}"
+    frame = pl.DataFrame({"id": range(1_000), "label": [True, False] * 500} | more)
+    frame.write_csv(file) if ending == "csv" else frame.write_parquet(file)
+    with hf.Board(file) as board:
+        board.submit({"id": range(1_000), "prediction": [True] * 1_000})
+    another_process()
+    for asked in (hf.Session, hf.hold_back):
+        with pytest.raises(InvalidArgument, match=r"The labels in these rows were sealed as labels\.board\.holdfast"):
+            asked(file)
+    with pytest.raises(InvalidArgument, match=r"was sealed as labels\.board\.holdfast"):
+        hf.deal(file, tmp_path / "labels.deck", cards=100)
+    another_process()
+    with hf.Board(file) as board:  # it goes on
+        assert board.submit({"id": range(1_000), "prediction": [True] * 1_000}).cached
+
+
+def test_labels_that_have_answered_are_not_sealed(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    pl.DataFrame({"id": range(1_000), "label": [True, False] * 500, "more": range(1_000)}).write_csv(file)
+    with hf.Session(file) as session:
+        session.mean("label")
+    another_process()
+    with pytest.raises(hf.HoldfastError, match="has answered questions already, so its labels are not sealed"):
+        hf.Board(file)

@@ -1,6 +1,7 @@
 """`hold_back`: a split by chance, once; whole on disk; nobody gets around it."""
 
 import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.cli.messages import spell
+from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError, UnknownName
+from holdfast.ledger import SharedBudget
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.open import open_rows
 from holdfast.session.parts import NamesRows
@@ -67,8 +70,8 @@ def test_every_row_is_shown_equally_often() -> None:
 @pytest.mark.parametrize(
     "again",
     [
-        lambda data: hf.hold_back(data, id="id"),
         lambda data: hf.hold_back(data, 0.2, id="id"),
+        lambda data: hf.hold_back(data, id=["id", "x"]),
         lambda data: hf.Session(data, queries=10),
         lambda data: hf.Session(data, guarantee="checks"),
     ],
@@ -86,6 +89,91 @@ def test_a_table_is_split_once_and_never_asked_as_a_whole(again: Any, on_disk: b
         forget_all()  # another process
     with pytest.raises(InvalidArgument, match="were split into"):
         again(data)
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+@pytest.mark.parametrize("unit", [None, "color"])
+def test_the_same_call_returns_the_same_parts_and_the_ledger_goes_on(
+    on_disk: bool, unit: str | None, tmp_path: Path
+) -> None:
+    """As a cell of a notebook that is run again, in the same process or after a restart."""
+    data: Any = table().with_columns(pl.Series("color", [f"c{number % 50}" for number in range(ROWS)]))
+    if on_disk:
+        data.write_parquet(tmp_path / "t.parquet")
+        data = tmp_path / "t.parquet"
+    frame, first = hf.hold_back(data, 0.4, id="id", unit=unit)
+    checked = first.check("x < 0.5", guess=0.5, margin=0.3)
+    if on_disk:
+        first.close()
+        forget_all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SharedBudget)
+        same, second = hf.hold_back(data, 0.4, id="id", unit=unit)
+    assert same.equals(frame)
+    assert held_rows(second).equals(held_rows(first))
+    again = second.check("x < 0.5", guess=0.5, margin=0.3)
+    assert (again.cached, again.interval) == (True, checked.interval)
+    assert second.check("x < 0.2", margin=0.3).guess is not None  # from the exploration part
+    assert second.ledger.first == first.ledger.first
+
+
+def test_another_split_of_a_file_is_refused_with_the_code_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table().write_parquet("t.parquet")
+    hf.hold_back("t.parquet", id="id")[1].close()
+    for options, which in (({"explore": 0.3, "id": "id"}, "another explore"), ({"id": ["id", "x"]}, "another id")):
+        with pytest.raises(InvalidArgument, match=f"before, with {which}. Go on") as refused:
+            hf.hold_back("t.parquet", **options)
+        assert "holdfast.Session('t.held.holdfast'), and t.explore.parquet is there to look at." in str(refused.value)
+        worded = spell(str(refused.value), {})
+        assert 'check what you find with holdfast ask t.held.holdfast "a condition" --kind check, and' in worded
+    with pytest.raises(PlanConflict, match="confidence"):
+        hf.hold_back("t.parquet", id="id", confidence=0.99)
+    with pytest.raises(InvalidArgument, match="have a ledger already"):
+        hf.hold_back("t.parquet", id="id", ledger="other.ledger")
+    with hf.Session("t.held.holdfast") as session:
+        assert session.budget is not None
+
+
+def test_parts_of_other_rows_are_not_taken_for_those_of_this_table(tmp_path: Path) -> None:
+    one, other = tmp_path / "t.parquet", tmp_path / "t.csv"
+    table(seed=1).write_parquet(one)
+    table(seed=2).write_csv(other)
+    hf.hold_back(one, id="id")[1].close()
+    (tmp_path / "away").mkdir()
+    for part in [*tmp_path.glob("t.held.*"), tmp_path / "t.explore.parquet"]:
+        part.rename(tmp_path / "away" / part.name)
+    with pytest.raises(InvalidArgument, match="bring them back to where they were"):
+        hf.hold_back(one, id="id")
+    hf.hold_back(other, id="id")[1].close()
+    with pytest.raises(InvalidArgument, match="were split into"):
+        hf.hold_back(one, id="id")
+
+
+def test_a_split_that_was_interrupted_when_all_was_decided_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    table().write_parquet(path)
+    replace = Path.replace
+    with monkeypatch.context() as patched:
+
+        def killed(self: Path, target: Path) -> Path:
+            if self.name == ".t.explore.parquet":
+                raise KeyboardInterrupt
+            return replace(self, target)
+
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            hf.hold_back(path, id="id")
+    assert (tmp_path / "t.held.holdfast").exists()
+    assert not (tmp_path / "t.explore.parquet").exists()
+    frame, session = hf.hold_back(path, id="id")
+    assert frame.height + session.plan.rows == ROWS
+    assert pl.read_parquet(tmp_path / "t.explore.parquet").equals(frame)
+    session.close()
 
 
 @pytest.mark.parametrize("on_disk", [True, False])

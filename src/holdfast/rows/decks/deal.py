@@ -12,14 +12,17 @@ from pathlib import Path
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.request import PlanRequest
+from holdfast.ledger import exists, file_beside
+from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.rows.decks.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.decks.dealing import Job, first_card
 from holdfast.rows.decks.deck import Deck, deals_in, require_complete
 from holdfast.rows.decks.sorting import MOST
+from holdfast.rows.disk.asked import asked
 from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
-from holdfast.rows.open import dialect_of, find_scan
+from holdfast.rows.open import dialect_of, find_scan, target_of
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import Table
@@ -114,6 +117,8 @@ def deal(
         unit = _unit(unit, there, scan)
         distinct = _distinct(distinct, there)
         _refuse_checks(checks, there)
+        if there is None and engine is None:
+            _refuse_asked(scan)
         reserved = _reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
@@ -219,6 +224,25 @@ def _refuse_checks(checks: float | None, there: Manifest | None) -> None:
         raise InvalidArgument(
             "checks must be left out: which rows are kept for them was decided with the first cards of this deck.",
             name="checks",
+        )
+
+
+def _refuse_asked(scan: Scan) -> None:
+    """Refuse a table that has answered questions itself, or was split, as far as the files beside it tell."""
+    if not scan.where:
+        return  # a stream
+    folder = target_of(scan)
+    known = str(file_beside(folder.absolute())) if exists(file_beside(folder), scan.name) else None
+    with suppress(RowSourceError):  # there may be no folder
+        begun = asked(folder, Manifest.read(folder))
+        known = known if begun is None else begun.ledger
+    if known is not None:
+        used = not known.startswith((SPLIT, BOARD))
+        fact = f"has answered questions already (ledger {known})" if used else f"was {known}"
+        raise InvalidArgument(
+            f"{scan.where} {fact}. A deck of the same rows would have a second ledger, and spend their budget twice. Go"
+            " on as you began, or deal rows that nobody has asked, from a file of another name.",
+            name="source",
         )
 
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ import polars as pl
 from holdfast.errors import RowSourceError
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.disk.array_files import Incomplete
+from holdfast.rows.disk.asked import asked, refuse_other_rows, refuse_other_unit
 from holdfast.rows.disk.column_writer import DICTIONARY_BYTES, ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
 from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, swap_in
@@ -69,13 +70,11 @@ def ingest(
         with locked_partial(folder, kept=bool(scan.origin().state)) as partial:
             rows = _up_to_date(folder, scan, name, complete, unit)  # another process may just have written it
             if rows is None:
-                origin = scan.origin()
-                if not origin.state and folder.exists():
+                if not scan.origin().state and folder.exists():
                     raise RowSourceError(
                         f"{folder} is there already, and a stream cannot be compared with it; open the folder."
                     )
-                scan.open()
-                _write(scan, origin, partial, progress, complete, unit)
+                _write_unless_asked(scan, partial, folder, progress, complete, unit)
                 swap_in(scan.path, partial, folder)
                 rows = FolderRows(folder, name=name)
             return rows
@@ -119,6 +118,34 @@ def refuse_foreign(folder: Path) -> None:
     """Refuse to replace a folder that holdfast did not write."""
     if folder.exists() and not (folder.is_dir() and all(_OURS.fullmatch(e.name) for e in folder.iterdir())):
         raise RowSourceError(f"{folder} exists and is not a holdfast folder; move it away or give folder=...")
+
+
+def _write_unless_asked(
+    scan: Scan, partial: Path, folder: Path, progress: bool | None, complete: Collection[str], unit: str | None
+) -> None:
+    """Write a partial folder; refuse it if rows that have answered questions would lose their folder to other rows."""
+    before = None
+    with suppress(RowSourceError):  # missing or damaged
+        before = Manifest.read(folder)
+    begun = None if before is None else asked(folder, before)
+    refuse_other_unit(scan, begun, unit)
+    if before is not None:
+        scan.recall(before.source)
+    origin = scan.origin()
+    try:
+        scan.open()
+        _write(scan, origin, partial, progress, complete, unit)
+    except RowSourceError as problem:
+        if before is not None:
+            try:
+                refuse_other_rows(scan, folder, before, begun, origin)
+            except RowSourceError as refusal:
+                problem.message = f"{refusal} Besides, it cannot be read as before: {problem}"
+        raise
+    after = Manifest.read(partial)
+    refuse_other_unit(scan, asked(folder, after), unit)
+    if before is not None and after.fingerprint != before.fingerprint:
+        refuse_other_rows(scan, folder, before, asked(folder, before), origin)  # it may have begun meanwhile
 
 
 def _write(

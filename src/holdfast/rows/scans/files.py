@@ -7,7 +7,7 @@ removed or replaced meanwhile, the list has other names, tags, versions, sizes o
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +44,7 @@ class FileScan(LazyScan):
 
     def __init__(self, where: str | Path, files: Sequence[Path], dialect: Dialect, *, root: Path | None = None) -> None:
         self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
+        self._given = dialect  # without what is recalled
         self._sources: Sequence[Path | str] = files
         self._text: JsonLines | CsvFiles | None = None
         self._counted: int | None = None  # the rows of text files, which take long to count
@@ -61,7 +62,16 @@ class FileScan(LazyScan):
 
     def origin(self) -> Origin:
         """Return the current state from names, sizes and times."""
-        return Origin(Path(self.where).name, state_of(self._named(), "st_size", "st_mtime_ns"), self._dialect.how)
+        state = state_of(self._named(), "st_size", "st_mtime_ns")
+        return Origin(Path(self.where).name, state, self._dialect.how, self._dialect.declared)
+
+    def recall(self, origin: Origin) -> None:
+        """Read the same CSV files as before: if no types are given, or no other options, they are as remembered."""
+        if self.format != "CSV" or origin.name != self.origin().name:
+            return
+        before = Dialect.remembered(origin)
+        options = self._given if self._given.how else before
+        self._dialect = replace(options, types=self._given.types or before.types)
 
     def moment(self) -> str:
         """Also include inodes, the order of the files, and the times of any change to them.
@@ -109,7 +119,7 @@ class FileScan(LazyScan):
         if self.format == "JSON lines":
             self._text = JsonLines(self.files, paths)
         else:
-            self._text = CsvFiles(self.where, self.files, paths, self._dialect)
+            self._text = CsvFiles(self.where, self.files, paths, self._dialect, self._given)
         return self._text.lazy()
 
     def rows(self) -> int | None:
@@ -179,7 +189,7 @@ class ObjectScan(FileScan):
 
     def origin(self) -> Origin:
         """Return the current state from names, sizes, times, tags and versions."""
-        return Origin(self.where, listed(self.where).state, self._dialect.how)
+        return Origin(self.where, listed(self.where).state, self._dialect.how, self._dialect.declared)
 
     def moment(self) -> str:
         """The same as `origin`: a store tells no more."""

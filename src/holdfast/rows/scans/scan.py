@@ -28,12 +28,13 @@ UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, 
 class Origin:
     """Where a table came from, and its state: sizes and times of files, or a version; "" if unknown.
 
-    `how` records the options it was read with.
+    `how` records the options it was read with, and `types` the declared types of columns, as JSON.
     """
 
     name: str
     state: str
     how: str = ""
+    types: str = ""
 
 
 def state_of(files: Mapping[str, Path], *what: str) -> str:
@@ -70,9 +71,12 @@ class Scan(ABC):
         """Whether a folder with this origin and columns of these types holds the table in its current state."""
         return bool(origin.state) and origin == self.origin()
 
+    def recall(self, origin: Origin) -> None:  # noqa: B027  # most scans have no options
+        """Take the options that were left out from an earlier reading of the same table."""
+
     @abstractmethod
     def open(self) -> None:
-        """Read the schema; before that, only `origin` and `agrees` may be called."""
+        """Read the schema; before that, only `origin`, `agrees` and `recall` may be called."""
 
     @abstractmethod
     def rows(self) -> int | None:

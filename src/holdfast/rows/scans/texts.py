@@ -7,8 +7,10 @@ Polars maps a whole file to count its lines and, if they are JSON, to read them.
 line ends, it counts and reads the same lines, in memory that does not grow with the file.
 """
 
+import ast
 import codecs
 import csv
+import json
 import os
 import re
 import tempfile
@@ -16,14 +18,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import keeps, storage_of
-from holdfast.rows.scans.scan import UNREADABLE
+from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
 
 LOOK_AHEAD = 10_000  # rows
@@ -92,6 +94,19 @@ class Dialect:
         return "" if options == Dialect() else repr(options)
 
     @property
+    def declared(self) -> str:
+        """The declared types, as text for a folder to remember."""
+        return json.dumps(dict(self.types)) if self.types else ""
+
+    @classmethod
+    def remembered(cls, origin: Origin) -> Self:
+        """Return the options that a folder remembers, by `how` and `declared`."""
+        call = ast.parse(origin.how or "Dialect()", mode="eval").body
+        options = {str(each.arg): ast.literal_eval(each.value) for each in getattr(call, "keywords", ())}
+        types = json.loads(origin.types or "{}")
+        return cls(**{**options, "types": tuple((name, Type(type_)) for name, type_ in types.items())})
+
+    @property
     def given(self) -> str | None:
         """The first option that was given."""
         names = ("types", "separator", "encoding", "null_values", "decimal")
@@ -118,12 +133,14 @@ class JsonLines:
 
 
 class CsvFiles:
-    """CSV files, read in one dialect."""
+    """CSV files, read in one dialect; `given` is what the caller said of it, without what a folder remembers."""
 
     quote = b'"'
 
-    def __init__(self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect) -> None:
-        self._where, self._files, self._sources, self._dialect = where, files, sources, dialect
+    def __init__(
+        self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect, given: Dialect
+    ) -> None:
+        self._where, self._files, self._sources, self._dialect, self._given = where, files, sources, dialect, given
         self.on_disk: Sequence[Path] = ()  # the files in UTF-8
         self._copies: list[Any] = []
 
@@ -175,10 +192,11 @@ class CsvFiles:
     def _typed(self) -> dict[str, pl.DataType]:
         """Return the type of every column, from the declaration or from the first rows."""
         inferred = pl.scan_csv(self._read, infer_schema_length=LOOK_AHEAD, try_parse_dates=True, **self._options)
-        types, declared = dict(inferred.collect_schema()), dict(self._dialect.types)
-        for unknown in declared.keys() - types.keys():
+        types = dict(inferred.collect_schema())
+        for unknown in dict(self._given.types).keys() - types.keys():
             known = Path(self._where).name
             raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
+        declared = {name: type_ for name, type_ in self._dialect.types if name in types}
         types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
         types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
         first = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
@@ -287,11 +305,11 @@ class CsvFiles:
     def _another_separator(self, names: list[str]) -> str | None:
         """Return a hint at the likely separator, if only one column was found."""
         other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
-        if other is None or self._dialect.separator is not None:
+        if other is None or self._given.separator is not None:
             return None
         return (
             f"{self._where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
-            f" separator={other!r}; if it is one column, say separator=','."
+            f" separator={other!r}; if it is one column, say separator={self._options['separator']!r}."
         )
 
     def fault(self) -> str | None:
