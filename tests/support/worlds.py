@@ -223,4 +223,4 @@ def curious(
     return analyst
 
 
-QUESTIONS = 126  # enough for everything `curious` asks
+QUESTIONS = 140  # enough for everything `curious` asks
