@@ -52,6 +52,14 @@ def test_a_kind_is_a_verb_of_the_session(modules):
         session.percent("even", digit=0)
 
 
+def test_a_kind_has_no_value_where_there_are_too_few_rows_to_tell(modules):
+    session = Session("evens:100000", queries=200)
+    answer = session.percent("even", where="number < 2")
+    assert answer.too_few
+    assert answer.low <= 50 <= answer.high
+    assert session.percent("even", where="number < 2").cached
+
+
 def test_a_guarantee_and_its_mechanism(modules, tmp_path):
     chosen = plan(rows=100_000, queries=10, guarantee="declared")
     assert (chosen.guarantee, chosen.mechanism, chosen.rows_per_query) == ("declared", "whole_table", 100_000)

@@ -154,6 +154,21 @@ class Terms:
         """Return how many ordinary answers the plan can still pay for when this much is spent."""
         return max(0, min(self.statements - intervals, (self.charge - charge) // self.charge_per_answer))
 
+    def cost_in_answers(self, spent: Amounts, cost: Amounts) -> int:
+        """Return by how much the number of answers left falls, after what is spent; beyond the plan, what it is worth.
+
+        Parameters
+        ----------
+        spent
+            What was taken before.
+        cost
+            What the question takes.
+        """
+        charge, intervals = spent.charge + cost.charge, spent.intervals + cost.intervals
+        if charge > self.charge or intervals > self.statements:
+            return self.worth(cost.charge, cost.intervals)
+        return self.answers_left(spent.charge, spent.intervals) - self.answers_left(charge, intervals)
+
     def worth(self, charge: int, intervals: int) -> int:
         """Return how many ordinary answers cost as much."""
         return max(intervals, ceil(charge / self.charge_per_answer))

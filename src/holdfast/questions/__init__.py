@@ -14,8 +14,8 @@ pictures     values with intervals as a picture; plot: of an answer, of several,
 sql          turns a SELECT into questions, and their answers into a frame
 stages       questions in several steps: the means that moments are computed from, looks until a margin is reached
 moments      the kinds variance, std, covariance, correlation and slope
-totals       the kinds count and total
-mean, difference, histogram, top, auc, quantile, flips, minimize, check, submit, confusion, units    the other kinds
+totals       the kinds count, total and units
+mean, difference, histogram, top, auc, quantile, flips, minimize, check, submit, confusion    the other kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -44,7 +44,7 @@ OWN = (
     "history.register",
     "submit",
     "confusion",
-    "units",
+    "totals.units",
 )
 OTHERWISE_CALLED = {  # names that other tools use for these kinds
     **dict.fromkeys(("average", "avg", "share", "proportion", "percentage", "rate"), "mean"),

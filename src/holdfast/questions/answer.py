@@ -6,10 +6,10 @@ stores and what is sent over the wire; `to_dict()` adds the record.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, isnan, log10, nan
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
@@ -29,8 +29,7 @@ SAYS_NOTHING = 0.9  # share of the declared range: an interval wider than this i
 TOO_FEW = "too few rows to tell"
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A value and its interval, in the units of the question. The value is NaN where the interval says nothing."""
 
     value: float
@@ -77,7 +76,8 @@ class Estimate:
 
     def to_result(self, bounds: Interval) -> dict[str, Any]:
         """Return the result of an answer that is this one number, declared to lie within `bounds`."""
-        return self.to_json() | {"bounds": list(bounds)}
+        value = None if isnan(self.value) else self.value
+        return {"value": value, "low": self.low, "high": self.high, "bounds": list(bounds)}
 
     def to_answer(self, record: "Record", bounds: Interval = (0.0, 1.0)) -> "Answer":
         """Return the answer that is this one number."""
@@ -103,16 +103,7 @@ class Estimate:
         return write_estimate(self, self.decimals)
 
 
-def stretched(
-    bounds: Interval, values: Sequence[float], intervals: Sequence[Interval], *, alone: bool = False
-) -> list[Estimate]:
-    """Return every value with its interval, stretched to the bounds as `Estimate.within` does."""
-    within = Estimate.within
-    return [within(bounds, value, interval, alone=alone) for value, interval in zip(values, intervals, strict=False)]
-
-
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """Where an answer comes from.
 
     Parameters
@@ -271,7 +262,7 @@ class AnyAnswer(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the result and the record."""
-        record = vars(self.record)
+        record = self.record._asdict()
         named = {"kind": record["kind"], "question": record["question"]}
         return named | self.result() | record | {"made_up": self.made_up}
 
@@ -281,7 +272,7 @@ class AnyAnswer(ABC):
 
 def record_of(answer: Mapping[str, Any]) -> Record:
     """Return the record inside what `to_dict` wrote."""
-    return Record(**{field.name: answer[field.name] for field in fields(Record)})
+    return Record(*(answer[name] for name in Record._fields))
 
 
 @dataclass(frozen=True, repr=False)
@@ -353,8 +344,8 @@ class Answer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        found, (low, high) = Estimate.from_json(result), result["bounds"]
-        return cls(found.value, found.low, found.high, record, (low, high))
+        value, (low, high) = result["value"], result["bounds"]
+        return cls(nan if value is None else value, result["low"], result["high"], record, (low, high))
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval, without a label."""

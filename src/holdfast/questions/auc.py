@@ -27,7 +27,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
+from holdfast.questions.question import Context, Drawing, Question, Result, encode
 
 
 @dataclass(frozen=True)
@@ -155,15 +155,15 @@ def auc(
     question = context.question(AUC.name, built, draws, run)
     if not looks:
         return question
-    (each, rows), cost = context.price(_above(score, 0.5), few), question.cost
+    search, rows, work = context.price_all([(_above(score, 0.5), few)] * most)
     return replace(
         question,
         text=f"{question.text} that are looked for",
         identity=None if question.identity is None else encode({"steps are looked for": question.identity}),
         usual=None,  # that would be the identity of the question with given cuts
-        cost=Cost(cost.charge + most * each.charge, cost.intervals),
-        rows_read=question.rows_read + most * rows,
-        work=question.work + most * (RELEASE_WORK + rows * score.work),
+        cost=Cost(question.cost.charge + search.charge, question.cost.intervals),
+        rows_read=question.rows_read + rows,
+        work=question.work + work,
     )
 
 

@@ -15,7 +15,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result
+from holdfast.questions.question import Context, Drawing, Question, Result
 
 SHOWN = 200  # flips in a table
 
@@ -107,7 +107,7 @@ def flips(
     if not isinstance(built, Share) or not isinstance(built.statistic, OneShare):
         raise InvalidArgument("A flip asks a yes-or-no question of one row; ask the mean of a number with `mean`.")
     flipped = Flipped(built.value)
-    cost, rows_read = context.price(flipped, count)
+    cost, rows_read, work = context.price_all([(flipped, count)])
 
     def run(drawing: Drawing) -> Result:
         release = drawing.release(flipped, count)
@@ -123,7 +123,7 @@ def flips(
         identity=None,  # a flip is new each time
         cost=cost,
         rows_read=rows_read,
-        work=RELEASE_WORK + rows_read * flipped.work,
+        work=work,
         run=run,
     )
 

@@ -20,7 +20,6 @@ from holdfast.questions.answer import AnyAnswer, Estimate, Record
 from holdfast.questions.batch import Asked, build_all
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, QuestionList
-from holdfast.questions.price import cost_in_answers
 from holdfast.questions.question import Context, Drawing, Question, Result, encode
 from holdfast.questions.submit import SUBMIT, SubmitAnswer
 
@@ -163,7 +162,6 @@ def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAn
             " installation does not know. Install the version or the package that wrote it.",
             entry=entry.seq,
         ) from None
-    answer = kind.answer_with(entry.answer)
     record = Record(
         kind=kind.name,
         question=entry.question["text"],
@@ -171,12 +169,12 @@ def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAn
         confidence=terms.confidence,
         population=terms.population,
         rows_read=entry.rows_read,
-        cost=cost_in_answers(terms, entry.place.charge, entry.place.intervals, entry.cost),
+        cost=terms.cost_in_answers(entry.place, entry.cost),
         seq=entry.seq,
         receipt=f"{entry.seq}:{entry.hash}",
         cached=not fresh,
     )
-    return answer.read(entry.answer, record)
+    return kind.read(entry.answer, record)
 
 
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:

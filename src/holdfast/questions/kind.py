@@ -93,7 +93,8 @@ class Kind(Generic[P, A]):
         unit = context.schema.unit
         if unit is not None and not question.whole:
             question = replace(question, text=f"{question.text}, every unit ({unit}) alike")
-        return question.under(context.guarantee.terms)
+        terms = context.guarantee.terms
+        return question if question.terms is terms else question.under(terms)
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
@@ -136,11 +137,8 @@ class Kind(Generic[P, A]):
 
     def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
         """Rebuild an answer from what its `result` returned, and its `record`."""
-        return self.answer_with(result).read(result, record)
-
-    def answer_with(self, result: Mapping[str, Any]) -> type[AnyAnswer]:
-        """Return the class of the answer that has such a `result`."""
-        return self.answer if self.grouped is None or "groups" not in result else self.grouped
+        answer = self.answer if self.grouped is None or "groups" not in result else self.grouped
+        return answer.read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write `values`, subject and options by name, as JSON: None is left out, what cannot be sent is refused."""

@@ -9,6 +9,7 @@ among its draws, so there are enough passes that three quarters of the draws sta
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
 import polars as pl
@@ -159,7 +160,7 @@ def result_of(
     return {"by": list(by), "groups": lines, "bounds": list(bounds)}
 
 
-NUMBERS = ("value", "low", "high", "share_low", "share_high")
+NUMBERS = ("value", "low", "high", "share_low", "share_high")  # what is said of a group, besides its values
 
 
 def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int | None) -> Question:
@@ -297,7 +298,8 @@ def mean(
     Answer
         The value and its interval for the population; with `by`, one for each group, and their frame.
     """
-    context = context.by(mechanism)
+    if mechanism is not None:
+        context = context.by(mechanism)
     if until is not None and (by, margin, rows_per_query) != (None, None, None):
         raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
     if by is not None:
@@ -320,11 +322,9 @@ def mean(
     if until is not None:
         return look_until(MEAN.name, context, built, until)
     draws = context.draws(built, rows_per_query, margin)
-
-    def hint() -> str | None:
-        return _slices_hint(context, plain, draws) if built is plain and margin is None else None
-
-    return context.one_number(MEAN.name, built, draws, requested=margin, hint=hint)
+    if built is not plain or margin is not None or isinstance(plain, Share):
+        return context.question(MEAN.name, built, draws, requested=margin)
+    return context.question(MEAN.name, plain, draws, hint=partial(_slices_hint, context, plain, draws))
 
 
 def _slices_hint(context: Context, measure: Share | Mean, draws: int, only: str = "") -> str | None:

@@ -1,6 +1,6 @@
 """`holdfast.plot`: a picture of whatever has intervals: an answer, several, the history, the table of a SELECT."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import nan
 from typing import Any
@@ -10,10 +10,9 @@ import polars as pl
 from holdfast.errors import InvalidArgument
 from holdfast.questions.answer import AnyAnswer, Estimate, picture_lines
 from holdfast.questions.batch import Answers
+from holdfast.questions.mean import NUMBERS
 from holdfast.questions.pictures import Panel, Picture
-
-ENDS = ("_low", "_high")
-NUMBERS = frozenset(["value", "low", "high", "share_low", "share_high"])  # of a group, besides its values
+from holdfast.questions.sql import aggregates_of
 
 
 def plot(shown: AnyAnswer | Answers | pl.DataFrame) -> Picture:
@@ -33,10 +32,10 @@ def plot(shown: AnyAnswer | Answers | pl.DataFrame) -> Picture:
         raise InvalidArgument(f"plot takes answers or a frame of them; got {type(shown).__name__}.", name="shown")
     if {"value", "low", "high"} <= set(shown.columns):
         return _of_lines(shown)
-    values = [name for name in shown.columns if all(f"{name}{end}" in shown.columns for end in ENDS)]
-    if not values:
+    aggregates = aggregates_of(shown)
+    if not aggregates:
         raise InvalidArgument("plot takes a frame with value, low and high, or with x, x_low and x_high.", name="shown")
-    return _of_table(shown, values)
+    return _of_table(shown, aggregates)
 
 
 def _of_lines(frame: pl.DataFrame) -> Picture:
@@ -54,15 +53,15 @@ def _of_lines(frame: pl.DataFrame) -> Picture:
     return Picture(panels, "full dots: registered beforehand; circles: not" if mixed else "")
 
 
-def _of_table(frame: pl.DataFrame, values: Sequence[str]) -> Picture:
+def _of_table(frame: pl.DataFrame, aggregates: Mapping[str, tuple[str, str]]) -> Picture:
     """Draw the table of a SELECT: a panel for each aggregate."""
-    numbers = {f"{name}{end}" for name in values for end in ("", *ENDS)}
+    numbers = {*aggregates, *(end for both in aggregates.values() for end in both)}
     keys = [name for name in frame.columns if name not in numbers]
     rows = frame.rows(named=True)
     labels = [", ".join(str(row[key]) for key in keys) for row in rows]
     panels = []
-    for name in values:
-        estimates = [_estimate(row, name, *(f"{name}{end}" for end in ENDS)) for row in rows]
+    for name, ends in aggregates.items():
+        estimates = [_estimate(row, name, *ends) for row in rows]
         panels.append(Panel(name, tuple(picture_lines(list(zip(labels, estimates, strict=True))))))
     return Picture(panels)
 

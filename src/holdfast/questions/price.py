@@ -19,14 +19,6 @@ from holdfast.questions.question import Question, Widths
 MORE = 100  # ordinary answers: how far a price looks ahead
 
 
-def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, after what is spent; beyond the plan, what it is worth."""
-    after = charge + cost.charge, intervals + cost.intervals
-    if after[0] > terms.charge or after[1] > terms.statements:
-        return terms.worth(cost.charge, cost.intervals)
-    return terms.answers_left(charge, intervals) - terms.answers_left(*after)
-
-
 def require_affordable(cost: Cost, terms: Terms, spent: Spent) -> None:
     """Raise BudgetExhausted if a question of this cost takes more than is left."""
     if not _fits(cost, terms, spent):
@@ -136,7 +128,7 @@ class Price:
             later = (without, with_it) if with_it != without else None  # equal for a check on rows of its own
         return cls(
             question=question.text,
-            answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),
+            answers=0 if cached else terms.cost_in_answers(spent, cost),
             rows_read=0 if cached else question.rows_read,
             margin=forecast.margin,
             excess_bound=forecast.excess_bound,

@@ -11,13 +11,12 @@ from typing import Annotated
 import numpy as np
 
 from holdfast import check
-from holdfast.ledger import Cost
 from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
 from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, Where, Whole, Within
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, if_complete
+from holdfast.questions.question import Context, Drawing, Forecast, Question, Result, encode, if_complete
 
 STEPS = 10
 MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about this many
@@ -58,8 +57,8 @@ def quantile(
     at_most = build_at_most(query, 0.0, context.schema, where=where)
     low, high = range_within(at_most.value, within)
     draws = context.draws(at_most, None)
-    each, rows_read = context.price(at_most, draws)
     steps = int(steps)
+    cost, rows_read, work = context.price_all([(at_most, draws)] * steps)
 
     def run(drawing: Drawing) -> Result:
         search = Bisection(q, low, high)
@@ -75,9 +74,9 @@ def quantile(
         kind=QUANTILE.name,
         text=f"{q:g} quantile of {at_most.value.text} within [{low:.15g}, {high:.15g}]{condition}",
         identity=None if at_most.identity is None else encode(facts),
-        cost=Cost(steps * each.charge, steps * each.intervals),
-        rows_read=steps * rows_read,
-        work=steps * (RELEASE_WORK + rows_read * at_most.work),
+        cost=cost,
+        rows_read=rows_read,
+        work=work,
         run=run,
         forecast=lambda _: Forecast(remarks=(if_complete(at_most),)),
     )

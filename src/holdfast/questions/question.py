@@ -5,7 +5,8 @@ equal when two people ask the same thing. Running it touches rows only through a
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query
-from holdfast.questions.answer import Estimate, Interval, stretched, write_end
+from holdfast.questions.answer import Estimate, Interval, write_end
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
@@ -41,6 +42,7 @@ MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
+Finish = Callable[[int, Result, Answered], tuple[Result, Cost]]  # takes the number of the place: see `Drawn`
 Completed = Callable[[Any, Callable[..., Any]], Any]  # takes the answer, and a function that asks: `Answering.ask`
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
@@ -86,9 +88,11 @@ class Drawing:
 
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
-        guarantee = self.answering
+        guarantee = self.guarantee.answering()
         intervals = query.statistic.certify(release, guarantee)
-        return stretched(bounds or query.bounds, release.values, intervals, alone=not guarantee.gives_intervals)
+        within, alone = bounds or query.bounds, not guarantee.gives_intervals
+        pairs = zip(release.values, intervals, strict=False)
+        return [Estimate.within(within, value, interval, alone=alone) for value, interval in pairs]
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
@@ -130,9 +134,9 @@ def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
         raise guarantee.cannot_certify(f"the mechanism {name!r}, which is not installed") from None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: setting so many fields one by one would take as long as checking the question
 class Question:
-    """A question that may be asked: its price, and how to answer it."""
+    """A question that may be asked: its price, and how to answer it. Nobody changes it; `replace` returns another."""
 
     kind: str
     text: str
@@ -144,7 +148,7 @@ class Question:
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # the terms it was built under
     mechanism: str | None = None  # how it is answered, if not by the plan's own mechanism
-    finish: Callable[[int, Result, Answered], tuple[Result, Cost]] | None = None  # runs in the commit: see `Drawn`
+    finish: Finish | None = None  # makes the final result, in the commit
     whole: bool = False  # for data with units: whether the text says how much each counts; else all count equally
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, from this one's result
     completed: Completed | None = None  # returns its answer with what else is then asked for it
@@ -165,10 +169,8 @@ class Question:
 
     def under(self, terms: Terms) -> "Question":
         """Return the question as built under these terms. Its texts are not checked again."""
-        if self.terms is terms:
-            return self
-        prepared = object.__new__(Question)
-        prepared.__dict__.update(self.__dict__, terms=terms)
+        prepared = copy(self)
+        prepared.terms = terms
         return prepared
 
     @silence
@@ -226,168 +228,7 @@ class Context:
         """Whether an ordinary answer reads fewer rows by now than the first one did."""
         return self.rows_per_query < self.guarantee.rows_at(0)
 
-    def price(self, query: Query, draws: int) -> tuple[Cost, int]:
-        """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
-        return _price(self.answering, query.statistic, draws)
-
-    def identity(self, query: Query, draws: int) -> str | None:
-        """Return the identity of a question about `query`, from this many `draws`."""
-        return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
-
-    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
-        """Return the question; its text names those of these columns whose values are published."""
-        names = [name for name in columns if name in self.schema and self.schema[name].published]
-        if not names:
-            return question
-        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
-
-    def question(
-        self,
-        kind: str,
-        query: Query,
-        draws: int,
-        run: Callable[[Drawing], Result],
-        *,
-        scale: float | None = None,
-        requested: float | None = None,
-        text: str | None = None,
-        hint: Callable[[], str | None] = lambda: None,
-        of: Query | None = None,
-    ) -> Question:
-        """Return the question that one release of the query answers.
-
-        Parameters
-        ----------
-        kind, query, draws, run
-            What is asked, from how many draws, and how it is answered.
-        scale
-            How many units of the answer are one unit of the query; None if its margin is not known beforehand.
-        requested
-            The margin the caller asked for. Asking for the same margin again finds the earlier answer, even if it would
-            take more draws now.
-        text
-            The question in words, if not the text of its query; it is then part of its identity.
-        hint
-            What else a price says.
-        of
-            What is asked, if the query is only one pass of it.
-        """
-        asked = of or query
-        cost, rows_read = self.price(query, draws)
-        unusual = requested is None and draws != self.rows_per_query
-        reads = draws if unusual else None if requested is None else f"margin {requested!r}"
-        identity = identity_of(asked, reads, self.mechanism)
-        usual = identity_of(asked, None, self.mechanism) if unusual and self.reads_fewer else None
-        if text is not None:
-            identity, usual = (each and encode({"kind": kind, "of": each, "text": text}) for each in (identity, usual))
-        return Question(
-            kind,
-            text or asked.text,
-            identity,
-            cost,
-            rows_read,
-            run,
-            partial(self.forecast, query, draws, scale, hint),
-            usual=usual,
-            work=RELEASE_WORK + rows_read * query.work,
-            terms=self.guarantee.terms,
-            mechanism=self.mechanism,
-            whole=query.speaks_of_units,
-        )
-
-    def one_number(
-        self,
-        kind: str,
-        query: Query,
-        draws: int,
-        *,
-        scale: float = 1.0,
-        requested: float | None = None,
-        text: str | None = None,
-        hint: Callable[[], str | None] = lambda: None,
-    ) -> Question:
-        """Return the question that one release of the query answers with one number, `scale` times the query's.
-
-        Parameters
-        ----------
-        kind, query, draws, scale, requested, text, hint
-            As for `question`.
-        """
-        low, high = query.bounds
-        bounds = scale * low, scale * high
-
-        def run(drawing: Drawing) -> Result:
-            (found,) = drawing.estimates(query, draws, bounds)
-            return found.to_result(bounds)
-
-        return self.question(kind, query, draws, run, scale=scale, requested=requested, text=text, hint=hint)
-
-    def question_in_passes(
-        self, kind: str, whole: Query, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
-    ) -> Question:
-        """Return the question that one release of each pass answers: the same however many passes there are."""
-        question = self.question(kind, passes[0], draws, run, of=whole)
-        if len(passes) == 1:
-            return question
-        prices = [self.price(one, draws) for one in passes]
-        cost = total_of([one for one, _ in prices])
-        return replace(
-            question,
-            cost=cost,
-            rows_read=sum(rows for _, rows in prices),
-            work=len(passes) * question.work,
-            forecast=lambda _: Forecast(widths=self.group_widths(passes[0], draws, cost)),
-        )
-
-    def forecast(
-        self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
-    ) -> Forecast:
-        """Return the forecast of an answer from one release of this many `draws`; `scale`, `hint`: as `question`."""
-        margin = None if scale is None else self.margin(query, draws, scale)
-        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), hint()))
-
-    def margin(self, query: Query, draws: int, scale: float) -> float | None:
-        """Return the margin of an answer from this many `draws`, `scale` times that of the query.
-
-        A group has no margin here: it depends on the data.
-        """
-        statistic, (low, high) = query.statistic, query.bounds
-        if isinstance(statistic, GroupMean):
-            return None
-        certifying = self.certifying(self.price(query, draws)[0]).answering()
-        known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
-        return scale * (high - low) * known
-
-    def size(self, population: int | None) -> int:
-        """Return the size of a `population`: the number of rows, if it is None."""
-        if self.schema.unit is not None:
-            raise InvalidArgument(
-                f"Counts and totals of rows are not available where rows belong to units ({self.schema.unit}): every"
-                " unit counts alike, whatever its number of rows. Ask units with a cap for the mean per unit.",
-                name="unit",
-            )
-        if population is None:
-            return int(self.guarantee.terms.all_rows)
-        check.whole(population=population)
-        return int(population)
-
-    def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
-        """Return how wide groups will be, in the question's units, if their means are middling.
-
-        Parameters
-        ----------
-        query, draws
-            What is asked in one pass, and its draws.
-        cost
-            What all passes cost, if there are several: every group is certified after the draws of all of them.
-        """
-        (low, high), statistic = query.bounds, query.statistic
-        if not isinstance(statistic, GroupMean):
-            return ()
-        certifying = self.certifying(cost or self.price(query, draws)[0]).answering()
-        shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
-        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
-        return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
+    # -- how many rows ------------------------------------------------------------------------------------------------
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
@@ -436,6 +277,151 @@ class Context:
                 best_margin=best,
             )
         return draws
+
+    # -- what it costs, and what is known of the answer beforehand ----------------------------------------------------
+
+    def price(self, query: Query, draws: int) -> tuple[Cost, int]:
+        """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
+        return _price(self.answering, query.statistic, draws)
+
+    def price_all(self, releases: Iterable[tuple[Query, int]]) -> tuple[Cost, int, int]:
+        """Return what releases of these queries, from so many draws each, cost together; their rows, and their work."""
+        charge = intervals = rows_read = work = 0
+        for query, draws in releases:
+            cost, rows = self.price(query, draws)
+            charge, intervals = charge + cost.charge, intervals + cost.intervals
+            rows_read, work = rows_read + rows, work + RELEASE_WORK + rows * query.work
+        return Cost(charge, intervals), rows_read, work
+
+    def forecast(
+        self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
+    ) -> Forecast:
+        """Return the forecast of an answer from one release of this many `draws`; `scale`, `hint`: as `question`."""
+        margin = None if scale is None else self.margin(query, draws, scale)
+        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), hint()))
+
+    def margin(self, query: Query, draws: int, scale: float) -> float | None:
+        """Return the margin of an answer from this many `draws`, `scale` times that of the query.
+
+        A group has no margin here: it depends on the data.
+        """
+        statistic, (low, high) = query.statistic, query.bounds
+        if isinstance(statistic, GroupMean):
+            return None
+        certifying = self.certifying(self.price(query, draws)[0]).answering()
+        known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
+        return scale * (high - low) * known
+
+    def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
+        """Return how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        cost
+            What all passes cost, if there are several: every group is certified after the draws of all of them.
+        """
+        (low, high), statistic = query.bounds, query.statistic
+        if not isinstance(statistic, GroupMean):
+            return ()
+        certifying = self.certifying(cost or self.price(query, draws)[0]).answering()
+        shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
+        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
+        return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
+
+    # -- the question -------------------------------------------------------------------------------------------------
+
+    def question(
+        self,
+        kind: str,
+        query: Query,
+        draws: int,
+        run: Callable[[Drawing], Result] | None = None,
+        *,
+        scale: float = 1.0,
+        requested: float | None = None,
+        text: str | None = None,
+        hint: Callable[[], str | None] = lambda: None,
+        of: Query | None = None,
+    ) -> Question:
+        """Return the question that one release of the query answers.
+
+        Parameters
+        ----------
+        kind, query, draws
+            What is asked, and from how many draws.
+        run
+            How it is answered; left out, with the one number that is released: only its margin is known beforehand.
+        scale
+            How many units of that number are one unit of the query.
+        requested
+            The margin the caller asked for. Asking for the same margin again finds the earlier answer, even if it would
+            take more draws now.
+        text
+            The question in words, if not the text of its query; it is then part of its identity.
+        hint
+            What else a price says.
+        of
+            What is asked, if the query is only one pass of it.
+        """
+        asked = of or query
+        cost, rows_read = _price(self.answering, query.statistic, draws)
+        unusual = requested is None and draws != self.rows_per_query
+        reads = draws if unusual else None if requested is None else f"margin {requested!r}"
+        identity = identity_of(asked, reads, self.mechanism)
+        usual = identity_of(asked, None, self.mechanism) if unusual and self.reads_fewer else None
+        if text is not None:
+            identity, usual = (each and encode({"kind": kind, "of": each, "text": text}) for each in (identity, usual))
+        return Question(
+            kind,
+            text or asked.text,
+            identity,
+            cost,
+            rows_read,
+            run or partial(_one_number, query, draws, scale),
+            partial(self.forecast, query, draws, scale if run is None else None, hint),
+            usual=usual,
+            work=RELEASE_WORK + rows_read * query.work,
+            terms=self.guarantee.terms,
+            mechanism=self.mechanism,
+            whole=query.speaks_of_units,
+        )
+
+    def question_in_passes(
+        self, kind: str, whole: Query, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
+    ) -> Question:
+        """Return the question that one release of each pass answers: the same however many passes there are."""
+        question = self.question(kind, passes[0], draws, run, of=whole)
+        if len(passes) == 1:
+            return question
+        cost, rows_read, work = self.price_all((one, draws) for one in passes)
+        return replace(
+            question,
+            cost=cost,
+            rows_read=rows_read,
+            work=work,
+            forecast=lambda _: Forecast(widths=self.group_widths(passes[0], draws, cost)),
+        )
+
+    def identity(self, query: Query, draws: int) -> str | None:
+        """Return the identity of a question about `query`, from this many `draws`."""
+        return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
+
+    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
+        """Return the question; its text names those of these columns whose values are published."""
+        names = [name for name in columns if name in self.schema and self.schema[name].published]
+        if not names:
+            return question
+        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
+
+
+def _one_number(query: Query, draws: int, scale: float, drawing: Drawing) -> Result:
+    """Return the one number that a release gives, `scale` times the query's."""
+    low, high = query.bounds
+    bounds = scale * low, scale * high
+    (found,) = drawing.estimates(query, draws, bounds)
+    return found.to_result(bounds)
 
 
 def total_of(costs: Collection[Cost]) -> Cost:

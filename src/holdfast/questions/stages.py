@@ -112,10 +112,7 @@ class PlannedStages(Stages):
         """Return what all stages cost, the rows they read, and the work they take."""
         if not self.sliced:
             plain = Quadratic(self.measures, FIRST)
-            cost, rows = context.price(plain, self.draws)
-            number = len(self.releases)
-            work = number * (RELEASE_WORK + rows * plain.work)
-            return Cost(number * cost.charge, number * cost.intervals), number * rows, work
+            return context.price_all([(plain, self.draws)] * len(self.releases))
         counting = self.count(self.counting) if self.some_left_out else 0
         one = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0))
         cost, rows = context.price(one, counting + sum(draws for _, draws in self.releases))

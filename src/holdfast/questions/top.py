@@ -34,7 +34,7 @@ from holdfast.questions.answer import Estimate, Record, write_end
 from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
+from holdfast.questions.question import Context, Drawing, Question, Result, encode
 from holdfast.schema import Type
 
 END = 0  # the first symbol
@@ -290,21 +290,22 @@ def top(
         return search.result()
 
     asked_about = [[letters.all] * count for count in rounds(letters, longest, most)]
-    prices = [context.price(one, few) for branches in asked_about for one in passes(branches)]
+    releases = [(one, few) for branches in asked_about for one in passes(branches)]
     statements = ceil(sum(map(len, asked_about)) / fewer)
     if fewer > 1:
-        prices += [context.price(one, draws) for one in passes([letters.all] * most)]
+        releases += [(one, draws) for one in passes([letters.all] * most)]
         statements += most
+    cost, rows_read, work = context.price_all(releases)
     facts = {"top": start.identity, "longest": longest, "most": most}
     identity = context.identity(start, draws)
     return Question(
         kind=TOP.name,
         text=f"the {most} most frequent of {value.text}, up to {longest} characters long",
         identity=None if identity is None else encode(facts | {"of": identity}),
-        cost=Cost(sum(cost.charge for cost, _ in prices), statements),
-        rows_read=sum(rows for _, rows in prices),
+        cost=Cost(cost.charge, statements),
+        rows_read=rows_read,
         run=run,
-        work=len(prices) * (RELEASE_WORK + draws * start.work),
+        work=work,
     )
 
 
@@ -356,18 +357,20 @@ def _of_declared(
         listed.sort(key=lambda category: found[category].guess, reverse=True)
         return {"categories": [{"category": str(one)} | found[one].to_json() for one in listed], "missed": missed}
 
-    first = [context.price(one, few) for one in (*passes(categories), *outside)]
-    again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []
-    prices, statements = first + again, ceil((len(categories) + len(outside)) / fewer) + (most if again else 0)
+    again = passes(categories[:most]) if fewer > 1 else []
+    cost, rows_read, work = context.price_all(
+        [*((one, few) for one in (*passes(categories), *outside)), *((one, draws) for one in again)]
+    )
+    statements = ceil((len(categories) + len(outside)) / fewer) + (most if again else 0)
     own = context.identity(everything, draws)
     question = Question(
         kind=TOP.name,
         text=f"the {most} most frequent of {value.text}, of {len(categories)} that are declared",
         identity=None if own is None else encode({"top": own, "most": most}),
-        cost=Cost(sum(cost.charge for cost, _ in prices), statements),
-        rows_read=sum(rows for _, rows in prices),
+        cost=Cost(cost.charge, statements),
+        rows_read=rows_read,
         run=run,
-        work=len(prices) * (RELEASE_WORK + draws * everything.work),
+        work=work,
     )
     return context.said_published(question, value.columns)
 

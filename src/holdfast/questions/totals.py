@@ -1,13 +1,30 @@
-"""Counts and sums: a share or a mean, times the size of the population."""
+"""Counts and sums: a share or a mean times the size of the population; and what all rows of a unit are together.
+
+Of a unit one can ask whether any, all, or at least a number of its rows meet a condition, or for their capped sum.
+"""
+
+from typing import Annotated
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.queries.build import build_mean, build_total
 from holdfast.queries.measures import Share
+from holdfast.queries.units import HAVING, build_whole_unit
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.kind import kind_of
-from holdfast.questions.options import Margin, Population, Query, RowsPerQuery, Where, Within
+from holdfast.questions.options import (
+    About,
+    Choice,
+    Margin,
+    Population,
+    Query,
+    Real,
+    RowsPerQuery,
+    Where,
+    Whole,
+    Within,
+)
 from holdfast.questions.question import Context, Question
 
 
@@ -39,10 +56,10 @@ def count(
     built = build_mean(query, context.schema)
     if not isinstance(built, Share):
         raise InvalidArgument("A count is of rows that meet a condition; add numbers up with `total`.", name="query")
-    size = context.size(population)
+    size = _size(context, population)
     draws = context.draws(built, rows_per_query, None if margin is None else margin / size)
     text = f"how many of {size:,} have {built.value.text}"
-    return context.one_number(COUNT.name, built, draws, scale=float(size), requested=margin, text=text)
+    return context.question(COUNT.name, built, draws, scale=float(size), requested=margin, text=text)
 
 
 COUNT = kind_of(count, Answer)
@@ -79,12 +96,75 @@ def total(
         The sum and its interval.
     """
     built = build_total(query, context.schema, within=within, where=where)
-    size, (low, high) = context.size(population), built.bounds
+    size, (low, high) = _size(context, population), built.bounds
     draws = context.draws(built, rows_per_query)
     check.number(total=float(size) * high - float(size) * low)
     text = f"total of {built.text.removeprefix('mean of ')} over {size:,}"
-    return context.one_number(TOTAL.name, built, draws, scale=float(size), text=text)
+    return context.question(TOTAL.name, built, draws, scale=float(size), text=text)
 
 
 TOTAL = kind_of(total, Answer)
 KINDS.register(TOTAL.name, TOTAL)
+
+
+def _size(context: Context, population: int | None) -> int:
+    """Return the size of a `population`: the number of rows, if it is None."""
+    unit = context.schema.unit
+    if unit is not None:
+        raise InvalidArgument(
+            f"Counts and totals of rows are not available where rows belong to units ({unit}): every unit counts alike,"
+            " whatever its number of rows. Ask units with a cap for the mean per unit.",
+            name="unit",
+        )
+    if population is None:
+        return int(context.guarantee.terms.all_rows)
+    check.whole(population=population)
+    return int(population)
+
+
+def units(
+    context: Context,
+    query: Query,
+    *,
+    having: Annotated[
+        str | None, About(Choice(HAVING), "Whether any row of a unit must meet the condition, or all.")
+    ] = None,
+    at_least: Annotated[int | None, About(Whole(1, "3"), "How many rows, at least, must meet the condition.")] = None,
+    cap: Annotated[float | None, About(Real(0.0, None, "20"), "Ask for the sum over a unit, up to this cap.")] = None,
+    where: Where = None,
+    rows_per_query: RowsPerQuery = None,
+    margin: Margin = None,
+) -> Question:
+    """Return the share of units with a row such that `query`, or the mean over units of a sum up to a `cap`.
+
+    For data that were opened with `unit=`. A unit is drawn and all its rows are read. For single rows of units, use
+    `mean`.
+
+    Parameters
+    ----------
+    query
+        A condition on one row; with `cap`, also a number.
+    having
+        Whether "any" row of a unit must meet the condition (the default), or "all" of them.
+    at_least
+        The least number of rows of a unit that must meet the condition.
+    cap
+        Ask for the mean over units of the sum of a number, or of how many rows meet the condition: a sum above this
+        counts as this, one below 0 as 0.
+    where
+        Only rows for which this is true count, and only units with such a row.
+    rows_per_query, margin
+        Spend more or less on this one answer: the units it reads, or the margin it should have, in its own units.
+
+    Returns
+    -------
+    Answer
+        The value and its interval for the population; `rows_read` counts the units whose rows were read.
+    """
+    built = build_whole_unit(query, context.schema, having=having, at_least=at_least, cap=cap, where=where)
+    draws = context.draws(built, rows_per_query, margin)
+    return context.question(UNITS.name, built, draws, requested=margin)
+
+
+UNITS = kind_of(units, Answer)
+KINDS.register(UNITS.name, UNITS)

@@ -22,8 +22,7 @@ from holdfast.questions.options import Text
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.top import TOP
-from holdfast.questions.totals import COUNT, TOTAL
-from holdfast.questions.units import UNITS
+from holdfast.questions.totals import COUNT, TOTAL, UNITS
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)

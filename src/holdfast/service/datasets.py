@@ -24,9 +24,8 @@ from holdfast.questions.history import Standings
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import Text
-from holdfast.questions.price import cost_in_answers
 from holdfast.questions.submit import SUBMIT
-from holdfast.questions.units import UNITS
+from holdfast.questions.totals import UNITS
 from holdfast.rows.open import open_rows
 from holdfast.service.database import DatabaseWitness, TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming
@@ -67,7 +66,7 @@ class Usage:
         return self._follower.caught_up(self._used.copy)
 
     def _add(self, entry: Entry) -> None:
-        answers = cost_in_answers(self._session.plan.terms, entry.place.charge, entry.place.intervals, entry.cost)
+        answers = self._session.plan.terms.cost_in_answers(entry.place, entry.cost)
         self._used[entry.analyst] += max(LEAST, answers)
 
 

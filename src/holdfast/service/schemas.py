@@ -355,7 +355,7 @@ AnswerOut = create_model(
     __config__=ConfigDict(extra="allow"),
     __doc__="An answer: what its kind reports, and where it comes from.",
     made_up=(bool, ...),
-    **{field.name: _recorded[field.name] for field in fields(Record)},
+    **{name: _recorded[name] for name in Record._fields},
 )
 
 

@@ -18,8 +18,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import polars as pl
 from numpy.random import Generator
@@ -39,13 +38,12 @@ from holdfast.errors import (
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
 from holdfast.queries.synthetic import synthetic_rows
-from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.price import Price, require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, Result, total_of
+from holdfast.questions.question import NOTHING_SPENT, Drawing, Finish, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows
@@ -61,51 +59,13 @@ B = TypeVar("B")
 T = TypeVar("T")
 # What may be raised after rows were read: facts about files, the ledger, the plan and the caller, never about values.
 OUTSIDE = (RowSourceError, LedgerUnavailable, LedgerDamaged, BudgetExhausted, PlanConflict, ServiceUnavailable)
-
-
-class Net:
-    """Whatever else is raised once rows were read may depend on them: it becomes one error that is always the same.
-
-    That error is a response like any other, and of a check it is counted as one (docs/proofs/checks.md). What happened
-    is its `__context__`, which no traceback prints: whoever looks there looks at the rows.
-    """
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, PanicException) or (isinstance(error, Exception) and not isinstance(error, OUTSIDE)):
-            raise EvaluationFailed(
-                "This question could not be evaluated, for a reason that may depend on the rows and is not shown. It is"
-                " paid for. Ask another question, and report this one."
-            ) from None
-
-
-NET = Net()
-
-
-class Prepared(Generic[B]):
-    """A question or a list of questions, built for the plan that stands.
-
-    If somebody else begins the ledger with another plan before it is answered, it is built again for that plan. A
-    ledger begins once, so this happens once at most.
-    """
-
-    def __init__(self, plan: StandingPlan, build: Callable[[], B]) -> None:
-        self._plan, self._build, self._stood = plan, build, plan.now().plan
-        self.built = build()
-
-    def answered(self, answer: Callable[[B], T]) -> T:
-        """Return what `answer` returns for what was built."""
-        try:
-            return answer(self.built)
-        except PlanConflict:
-            if self._plan.standing.plan is self._stood:
-                raise
-        self.built = self._build()
-        return answer(self.built)
+# Whatever else is raised then may depend on the rows: it becomes one error that is always the same, a response like any
+# other, and of a check it is counted as one (docs/proofs/checks.md). What happened is its `__context__`, which no
+# traceback prints: whoever looks there looks at the rows.
+UNSHOWN = (
+    "This question could not be evaluated, for a reason that may depend on the rows and is not shown. It is paid for."
+    " Ask another question, and report this one."
+)
 
 
 class Answering:
@@ -145,19 +105,16 @@ class Answering:
         other.analyst = analyst
         return other
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- one question ---------------------------------------------------------------------------------------------
 
     def ask(
         self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
     ) -> A:
         """Check, price and answer a question of this kind, then the questions that its answer leads to."""
-
-        def build() -> Question:
-            question = kind.question(self.plan.context(), *args, **options)
-            return question if key is None else self.keyed(question, key)
-
-        prepared = Prepared(self.plan, build)
-        answer, question = prepared.answered(self.answer), prepared.built
+        question = self.question(kind, args, options, key)
+        if not self.plan.begun_for(question):  # somebody else began the ledger this moment, under another plan
+            question = self.question(kind, args, options, key)
+        answer = self._answer(question)
         if question.after is not None:
             answer = self._last_look(question, answer)
         if question.completed is not None:
@@ -165,168 +122,36 @@ class Answering:
                 answer = question.completed(answer, self.ask)
         return cast(A, answer)  # a kind gives answers of its own class
 
-    def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
-        """Check, price and answer a list of questions, as `build_all` takes them."""
-        listed = questions if isinstance(questions, str | Mapping) else list(questions)
-        return Prepared(self.plan, lambda: build_all(listed, self.plan.context(), names)).answered(self.answer_all)
+    def question(
+        self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
+    ) -> Question:
+        """Return a question of this kind, checked and priced for the plan that stands.
 
-    def keyed(self, question: Question, key: str) -> Question:
-        """Identify a question by its idempotency key if it has no identity of its own, being new each time."""
-        if not isinstance(key, str):
-            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
-        if question.identity is not None:
-            return question
-        retried = [key, self.analyst, question.kind, question.text, question.cost.charge]
-        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII, whatever the key
-
-    def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
-        """Keep looking until the question is satisfied; return the last answer."""
-        while (following := self.next_look(question)) is not None:
-            question = following
-            try:
-                answer = self.answer(question)
-            except BudgetExhausted:
-                break  # the looks so far still stand
-        return answer
-
-    def next_look(self, question: Question) -> Question | None:
-        """Return the look that follows an answered `question`, or None if it was the last one."""
-        entry = None if question.after is None or question.identity is None else self.ledger.find(question.identity)
-        if entry is None or question.after is None:
-            return None
-        context = self.plan.context()
-        following = question.after(entry.answer, context)
-        return None if following is None else following.under(context.guarantee.terms)
-
-    def look_to_come(self, question: Question) -> Question:
-        """Return the look that asking `question` now would draw: the question itself unless it has earlier looks."""
-        while (following := self.next_look(question)) is not None:
-            question = following
-        return question
-
-    # -- prices -------------------------------------------------------------------------------------------------
-
-    def price_of(self, question: Question) -> Price:
-        """Return what a question from `prepare` would cost."""
-        guarantee, cached = self.plan.now().context.guarantee, self.is_answered(question)
-        return Price.of(question, guarantee, self.ledger.spent, self.ledger.answered, cached=cached)
-
-    def prices_of(self, questions: Sequence[Question]) -> Prices:
-        """Return what questions from `prepare` would cost together."""
-        guarantee = self.plan.now().context.guarantee
-        return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
-
-    # -- answering ----------------------------------------------------------------------------------------------
+        Its idempotency `key` identifies it if it has no identity of its own, being new each time.
+        """
+        question = kind.question(self.plan.context(), *args, **options)
+        return question if key is None else self._keyed(question, key)
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question from `prepare`; if it is one of several looks, this look alone."""
-        self._check_terms(question)
-        return self.ledger.in_flight.run(question.identity, partial(self._answer_once, (question,)))[0]
+        self.plan.require_for(question)
+        return self._answer(question)
 
-    def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        """Answer questions from `prepare` together: one payment and one write for all that are new."""
-        if not questions:  # a SELECT that only counts all rows needs no question
-            return []
-        together = together_of(questions, self.is_answered)
-        self._check_terms(together)
-        require_affordable(together.cost, self.plan.standing.plan.terms, self.ledger.spent)
-        answers: list[AnyAnswer] = []
-        for start in range(0, len(questions), MOST_TOGETHER):
-            some = questions[start : start + MOST_TOGETHER]
-            keys = [one.identity for one in some if one.identity is not None]
-            answers += self.ledger.in_flight.run_all(keys, partial(self._answer_once, some))
-        return answers
+    def _answer(self, question: Question) -> AnyAnswer:
+        return self.ledger.in_flight.run(question.identity, partial(self._answer_once, question))
 
-    def _answer_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        """Take the steps from find to commit, while no other thread answers any of these questions."""
-        asking = Asking()
-        try:
-            found, drawn = self._find_or_draw(questions, asking)
-            if drawn:
-                about_to_commit()
-                written = self.ledger.commit_all(list(drawn.values()))
-                for entry, fresh in written:
-                    if not fresh and entry.key is not None:
-                        drop(entry.key)
-                found |= zip(drawn, written, strict=True)
-        finally:
-            asking.ended = True
-        guarantee = self.plan.standing.context.guarantee
-        return [answer_from(guarantee, *found[one.identity or id(one)]) for one in questions]
-
-    def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
-        """Answer a question, but leave a new answer for `write_all` to write together with others.
-
-        Parameters
-        ----------
-        question
-            As `prepare` returned it.
-        when_free
-            If another thread is answering this question now, this method returns None and calls `when_free`, in any
-            thread, once that thread is done. The caller then asks again.
-        """
-        self._check_terms(question)
-        end = self.ledger.in_flight.begin(question.identity, when_free)
-        if end is None:
-            return None
-        drawn: dict[object, Drawn] = {}
-        asking = Asking()
-        try:
-            found, drawn = self._find_or_draw((question,), asking)
-        finally:
-            if not drawn:
+    def _answer_once(self, question: Question) -> AnyAnswer:
+        """Take the steps from find to commit, while no other thread answers this question."""
+        entry, fresh = self._find(question), False
+        if entry is None:
+            asking = Asking()
+            try:
+                (place,) = self._reserve((question,), asking)
+                drawn = self._draw(question, place)
+                ((entry, fresh),) = self._commit((drawn,))
+            finally:
                 asking.ended = True
-                end()
-        for each in drawn.values():
-            return Unwritten(self, each, asking, end)
-        return answer_from(self.plan.standing.context.guarantee, *found[question.identity])
-
-    @staticmethod
-    def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
-        """Commit answers from `draw`, all of one ledger, in one transaction; only then may they be shown.
-
-        Parameters
-        ----------
-        answers
-            Each may be passed here once only, even if writing fails.
-        """
-        try:
-            written = answers[0].answering.ledger.commit_all([one.drawn for one in answers])
-        finally:
-            for one in answers:
-                one.asking.ended = True
-                one.end()
-        guarantee = answers[0].answering.plan.standing.context.guarantee
-        return [answer_from(guarantee, *entry) for entry in written]
-
-    def _check_terms(self, question: Question) -> None:
-        if not self.plan.standing.recorded:
-            self.plan.begin_for(question.cost)
-        terms, in_force = question.terms, self.plan.standing.context.guarantee.terms
-        if terms is not None and terms is not in_force and terms != in_force:
-            raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
-
-    # -- find, reserve, draw, certify ---------------------------------------------------------------------------
-
-    def _find_or_draw(
-        self, questions: Sequence[Question], asking: Asking
-    ) -> tuple[dict[object, tuple[Entry, bool]], dict[object, Drawn]]:
-        """Find questions that were asked before; reserve places for the others, all or none, and draw at them."""
-        found: dict[
-            object, tuple[Entry, bool]
-        ] = {}  # keyed by identity, or by id() for a question that is new each time
-        new: dict[object, Question] = {}
-        drawn: dict[object, Drawn] = {}
-        for one in questions:
-            entry = self._find(one)
-            if entry is None:
-                new.setdefault(one.identity or id(one), one)
-            else:
-                found[one.identity] = entry, False
-        if new:
-            for (key, one), place in zip(new.items(), self._reserve(list(new.values()), asking), strict=True):
-                drawn[key] = self._draw(one, place)
-        return found, drawn
+        return answer_from(self.plan.standing.context.guarantee, entry, fresh)
 
     def _find(self, question: Question) -> Entry | None:
         """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
@@ -336,10 +161,6 @@ class Answering:
             return entry
         entry = self.ledger.find(usual)
         return entry if entry is not None and entry.rows_read >= question.rows_read else None
-
-    def is_answered(self, question: Question) -> bool:
-        """Whether this question has a stored answer, and so is free."""
-        return self._find(question) is not None
 
     def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
         """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
@@ -362,26 +183,24 @@ class Answering:
 
     def _draw(self, question: Question, place: Place) -> Drawn:
         """Draw and certify at the reserved place."""
-        cost, finish = question.cost, question.finish
+        finish = question.finish
         if finish is not None:
             go_on()
-
-        def finished(result: Result, answered: Answered) -> tuple[Result, Cost]:
-            assert finish is not None
-            with NET:
-                return finish(place.number, result, answered)
-
-        with NET:
+        try:
             return Drawn(
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, cost, question.mechanism)),
-                cost=cost,
+                answer=question.result(self._drawing(place, question.cost, question.mechanism)),
+                cost=question.cost,
                 rows_read=question.rows_read,
                 analyst=self.analyst,
-                finish=None if finish is None else finished,
+                finish=None if finish is None else partial(_finished, finish, place.number),
             )
+        except OUTSIDE:
+            raise
+        except (Exception, PanicException):  # noqa: BLE001  whatever it is
+            raise EvaluationFailed(UNSHOWN) from None
 
     def _drawing(self, place: Place, cost: Cost, mechanism: str | None = None) -> Drawing:
         """Return what a question draws with at its place: rows, guarantee and random generator."""
@@ -393,9 +212,156 @@ class Answering:
         rows, kept = standing.draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
-    def dry_run(self, question: Question, context: Context) -> AnyAnswer:
-        """Draw and certify with made-up rows, without the other steps: nothing is read or spent."""
-        terms = context.guarantee.terms
+    def _commit(self, drawn: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
+        """Write the answers; return each as the ledger has it, and whether it is new: another process may be faster."""
+        about_to_commit()
+        written = self.ledger.commit_all(drawn)
+        for entry, fresh in written:
+            if not fresh and entry.key is not None:
+                drop(entry.key)
+        return written
+
+    def _keyed(self, question: Question, key: str) -> Question:
+        if not isinstance(key, str):
+            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
+        if question.identity is not None:
+            return question
+        retried = [key, self.analyst, question.kind, question.text, question.cost.charge]
+        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII, whatever the key
+
+    # -- several questions ----------------------------------------------------------------------------------------
+
+    def ask_all(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
+        """Check, price and answer a list of questions, as `build_all` takes them."""
+        listed = questions if isinstance(questions, str | Mapping) else list(questions)
+        return Prepared(self.plan, lambda: build_all(listed, self.plan.context(), names)).answered(self.answer_all)
+
+    def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Answer questions from `prepare` together: one payment and one write for all that are new."""
+        if not questions:  # a SELECT that only counts all rows needs no question
+            return []
+        together = together_of(questions, self.is_answered)
+        self.plan.require_for(together)
+        require_affordable(together.cost, self.plan.standing.plan.terms, self.ledger.spent)
+        answers: list[AnyAnswer] = []
+        for start in range(0, len(questions), MOST_TOGETHER):
+            some = questions[start : start + MOST_TOGETHER]
+            keys = [one.identity for one in some if one.identity is not None]
+            answers += self.ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
+        return answers
+
+    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Take the same steps for a list: a question that is in it twice, or was asked before, is not drawn again."""
+        asked = {one.identity or id(one): one for one in questions}  # id() for a question that is new each time
+        stored = ((key, self._find(one)) for key, one in asked.items())
+        found: dict[object, tuple[Entry, bool]] = {key: (entry, False) for key, entry in stored if entry is not None}
+        new = {key: one for key, one in asked.items() if key not in found}
+        if new:
+            asking = Asking()
+            try:
+                places = self._reserve(list(new.values()), asking)
+                drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+                found |= zip(new, self._commit(drawn), strict=True)
+            finally:
+                asking.ended = True
+        guarantee = self.plan.standing.context.guarantee
+        return [answer_from(guarantee, *found[one.identity or id(one)]) for one in questions]
+
+    # -- answers that are drawn now and written later -------------------------------------------------------------
+
+    def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
+        """Answer a question, but leave a new answer for `write_all` to write together with others.
+
+        Parameters
+        ----------
+        question
+            As `prepare` returned it.
+        when_free
+            If another thread is answering this question now, this method returns None and calls `when_free`, in any
+            thread, once that thread is done. The caller then asks again.
+        """
+        self.plan.require_for(question)
+        end = self.ledger.in_flight.begin(question.identity, when_free)
+        if end is None:
+            return None
+        asking, drawn = Asking(), None
+        try:
+            entry = self._find(question)
+            if entry is not None:
+                return answer_from(self.plan.standing.context.guarantee, entry, fresh=False)
+            (place,) = self._reserve((question,), asking)
+            drawn = self._draw(question, place)
+        finally:
+            if drawn is None:
+                asking.ended = True
+                end()
+        return Unwritten(self, drawn, asking, end)
+
+    @staticmethod
+    def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
+        """Commit answers from `draw`, all of one ledger, in one transaction; only then may they be shown.
+
+        Parameters
+        ----------
+        answers
+            Each may be passed here once only, even if writing fails.
+        """
+        try:
+            written = answers[0].answering.ledger.commit_all([one.drawn for one in answers])
+        finally:
+            for one in answers:
+                one.asking.ended = True
+                one.end()
+        guarantee = answers[0].answering.plan.standing.context.guarantee
+        return [answer_from(guarantee, *entry) for entry in written]
+
+    # -- looks at one question ------------------------------------------------------------------------------------
+
+    def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
+        """Keep looking until the question is satisfied; return the last answer."""
+        while (following := self.next_look(question)) is not None:
+            question = following
+            try:
+                answer = self._answer(question)
+            except BudgetExhausted:
+                break  # the looks so far still stand
+        return answer
+
+    def next_look(self, question: Question) -> Question | None:
+        """Return the look that follows an answered `question`, or None if it was the last one."""
+        entry = None if question.after is None or question.identity is None else self.ledger.find(question.identity)
+        if entry is None or question.after is None:
+            return None
+        context = self.plan.context()
+        following = question.after(entry.answer, context)
+        return None if following is None else following.under(context.guarantee.terms)
+
+    def look_to_come(self, question: Question) -> Question:
+        """Return the look that asking `question` now would draw: the question itself unless it has earlier looks."""
+        while (following := self.next_look(question)) is not None:
+            question = following
+        return question
+
+    # -- looking before paying ------------------------------------------------------------------------------------
+
+    def is_answered(self, question: Question) -> bool:
+        """Whether this question has a stored answer, and so is free."""
+        return self._find(question) is not None
+
+    def price_of(self, question: Question) -> Price:
+        """Return what a question from `prepare` would cost."""
+        guarantee, cached = self.plan.now().context.guarantee, self.is_answered(question)
+        return Price.of(question, guarantee, self.ledger.spent, self.ledger.answered, cached=cached)
+
+    def prices_of(self, questions: Sequence[Question]) -> Prices:
+        """Return what questions from `prepare` would cost together."""
+        guarantee = self.plan.now().context.guarantee
+        return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
+
+    def dry_run(self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object]) -> AnyAnswer:
+        """Check, then draw and certify with made-up rows, without the other steps: nothing is read or spent."""
+        context = self.plan.context()
+        question, terms = kind.question(context, *args, **options), context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = _made_up(self._schema, rng)
@@ -404,7 +370,17 @@ class Answering:
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
-        return kind_named(question.kind).read(result, record)
+        return kind.read(result, record)
+
+
+def _finished(finish: Finish, number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:
+    """Return the final answer of the question at place `number`, and its cost, while the ledger commits it."""
+    try:
+        return finish(number, result, answered)
+    except OUTSIDE:
+        raise
+    except (Exception, PanicException):  # noqa: BLE001  whatever it is
+        raise EvaluationFailed(UNSHOWN) from None
 
 
 def _made_up(schema: Schema, rng: Generator) -> LocalRows:
@@ -413,6 +389,28 @@ def _made_up(schema: Schema, rng: Generator) -> LocalRows:
     if schema.unit is not None:
         rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
     return memory_rows(rows, name="made up", unit=schema.unit)
+
+
+class Prepared(Generic[B]):
+    """A question or a list of questions, built for the plan that stands.
+
+    If somebody else begins the ledger with another plan before it is answered, it is built again for that plan. A
+    ledger begins once, so this happens once at most.
+    """
+
+    def __init__(self, plan: StandingPlan, build: Callable[[], B]) -> None:
+        self._plan, self._build, self._stood = plan, build, plan.now().plan
+        self.built = build()
+
+    def answered(self, answer: Callable[[B], T]) -> T:
+        """Return what `answer` returns for what was built."""
+        try:
+            return answer(self.built)
+        except PlanConflict:
+            if self._plan.standing.plan is self._stood:
+                raise
+        self.built = self._build()
+        return answer(self.built)
 
 
 class Unwritten(NamedTuple):

@@ -246,8 +246,7 @@ class Session(Verbs):
         query, kind, idempotency_key, **options
             As for `ask`.
         """
-        question = kind_named(kind).question(self.answering.plan.context(), query, **options)
-        return question if idempotency_key is None else self.answering.keyed(question, idempotency_key)
+        return self.answering.question(kind_named(kind), (query,), options, idempotency_key)
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
@@ -259,8 +258,7 @@ class Session(Verbs):
         query, kind, **options
             As for `ask`.
         """
-        asked = kind_named(kind).question(self.answering.plan.context(), query, **options)
-        question = self.answering.look_to_come(asked)
+        question = self.answering.look_to_come(self.answering.question(kind_named(kind), (query,), options))
         price = self.answering.price_of(question)
         return price if question.completed is None or price.cached else replace(price, cheaper=AND_ITS_VALUE)
 
@@ -296,8 +294,7 @@ class Session(Verbs):
         query, kind, **options
             As for `ask`.
         """
-        context = self.answering.plan.context()
-        return self.answering.dry_run(kind_named(kind).question(context, query, **options), context)
+        return self.answering.dry_run(kind_named(kind), (query,), options)
 
     # -- what stands --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Ledger, Reach
 from holdfast.questions.board_files import BoardFiles
 from holdfast.questions.price import require_affordable
-from holdfast.questions.question import NOTHING_SPENT, Context
+from holdfast.questions.question import NOTHING_SPENT, Context, Question
 from holdfast.randomness import Randomness
 from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.source import Draws, RowSource
@@ -70,22 +70,34 @@ class StandingPlan:
             self._ledger.begin(self.standing.plan.to_dict(), self._randomness.secret())
             self.standing = self._recorded()
 
-    def begin_for(self, cost: Cost) -> None:
-        """Begin the ledger for a first answer of this cost. If somebody else was faster, their plan stands."""
+    def begun_for(self, question: Question) -> bool:
+        """Begin the ledger, if nobody has, for this first question; return whether the question fits the plan then.
+
+        It does not if somebody else was faster: their plan stands, and the question must be built again for it.
+        """
+        if not self.standing.recorded:
+            self._begin_for(question.cost)
+        terms, in_force = question.terms, self.standing.context.guarantee.terms
+        return terms is in_force or terms is None or terms == in_force
+
+    def require_for(self, question: Question) -> None:
+        """Begin the ledger, if nobody has; refuse a question that was built for another plan."""
+        if not self.begun_for(question):
+            raise PlanConflict(
+                f"The ledger {self._ledger.location} was begun under another plan since this question was prepared:"
+                f" {self.standing.plan.sentence} Ask again, and the question is built for it.",
+                standing=self.standing.plan.to_dict(),
+            )
+
+    def _begin_for(self, cost: Cost) -> None:
         mine = self.standing
         mine.draws.expect(())
         require_affordable(cost, mine.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
         if self._ledger.begin(mine.plan.to_dict(), self._randomness.secret()):
             self._join(mine.draws)  # another ledger may have used these draws since they were opened
             self.standing = replace(mine, recorded=True)
-            return
-        theirs = self.standing = self._recorded()
-        if mine.plan.terms != theirs.plan.terms:
-            raise PlanConflict(
-                f"The ledger {self._ledger.location} was begun under another plan this moment: {theirs.plan.sentence}"
-                " Ask again, and the question is built for it.",
-                standing=theirs.plan.to_dict(),
-            )
+        else:
+            self.standing = self._recorded()
 
     def explore(self, rows: RowSource) -> None:
         """Use these `rows` as the exploration part."""

@@ -36,7 +36,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
         names=("x<0>", "intercept"),
         coefficients={"x<0>": 2.5, "intercept": -0.25},
         loss=answer(0.5, 0.4, 0.7, bounds=(0.0, 2.0)),
-        accuracy=answer(0.75, 0.7, 0.8, record=replace(RECORD, kind="minimize")),
+        accuracy=answer(0.75, 0.7, 0.8, record=RECORD._replace(kind="minimize")),
         excess_bound=0.1,
         expected_excess_bound=None,
         distance_bound=0.75,
@@ -44,35 +44,35 @@ def one_of_each() -> dict[str, AnyAnswer]:
         domain="norm at most 3",
         iterations=7,
         gradient_evaluations=70,
-        record=replace(RECORD, kind="minimize"),
+        record=RECORD._replace(kind="minimize"),
     )
     fit = replace(fit, loss=replace(fit.loss, record=fit.record))
-    flips, histogram = replace(RECORD, kind="flips"), replace(RECORD, kind="histogram")
+    flips, histogram = RECORD._replace(kind="flips"), RECORD._replace(kind="histogram")
     bars = (("<b>&", answer(0.1, 0.0, 0.2, record=histogram)), ("other", answer(0.9, 0.8, 1.0, record=histogram)))
-    difference, top = replace(RECORD, kind="difference"), replace(RECORD, kind="top")
+    difference, top = RECORD._replace(kind="difference"), RECORD._replace(kind="top")
     return {
         "mean": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0)),
         "difference": DifferenceAnswer(
             *(0.25, 0.0, 0.5, difference, (-1.0, 1.0)), Estimate(0.5, 0.4, 0.6), Estimate(0.25, 0.125, 0.375)
         ),
         **{
-            kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
+            kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=RECORD._replace(kind=kind))
             for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "auc", "units")
         },
-        "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
+        "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=RECORD._replace(kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),
         "top": TopAnswer((("<b>&", answer(0.1, 0.0, 0.2, record=top)),), top, 0.05),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
-        "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
+        "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), RECORD._replace(kind="register")),
         "submit": SubmitAnswer(
-            *(True, 0.5, 1.0, (0.75, 0.875), "accuracy", True, "labels", "<b>&", replace(RECORD, kind="submit"))
+            *(True, 0.5, 1.0, (0.75, 0.875), "accuracy", True, "labels", "<b>&", RECORD._replace(kind="submit"))
         ),
         "confusion": ConfusionAnswer(
-            tuple((name, answer(0.25, 0.125, 0.5, record=replace(RECORD, kind="confusion"))) for name in CELLS),
-            replace(RECORD, kind="confusion"),
+            tuple((name, answer(0.25, 0.125, 0.5, record=RECORD._replace(kind="confusion"))) for name in CELLS),
+            RECORD._replace(kind="confusion"),
         ),
-        "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
+        "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, RECORD._replace(kind="check"), (0.0, 2.0)),
     }
 
 
@@ -131,7 +131,7 @@ def test_an_answer_is_a_number_with_an_interval() -> None:
 
 def test_small_print() -> None:
     assert "1,000 rows read" in repr(answer())
-    assert "asked before, free" in repr(answer(record=replace(RECORD, cached=True)))
+    assert "asked before, free" in repr(answer(record=RECORD._replace(cached=True)))
     made_up = answer(record=Record("mean", HOSTILE, "posterior", 0.95))
     assert made_up.made_up
     assert not answer().made_up

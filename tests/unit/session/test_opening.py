@@ -234,7 +234,7 @@ def test_a_prepared_question_is_never_answered_by_another_plan(path: Path, monke
     with Session(path, queries=20, guarantee="information") as first, Session(path) as second:
         begin_just_before(second, first, monkeypatch)
         question = second.prepare("b")
-        with pytest.raises(PlanConflict, match=r"begun under another plan this moment: .*20 questions"):
+        with pytest.raises(PlanConflict, match=r"begun under another plan since .*: .*20 questions"):
             second.answering.answer(question)
         assert first.ledger.spent.answers == 1
         assert second.answering.answer(second.prepare("b")).rows_read == first.plan.rows_per_query
