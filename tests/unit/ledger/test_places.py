@@ -347,3 +347,21 @@ def test_a_child_that_goes_on_where_its_parent_was_giving_back_gives_nothing_bac
     one.close()
     assert places[0].charge == ahead.start
     assert other.taken.charge == ahead.stop  # not free again
+
+
+def test_stock_that_two_threads_put_back_is_there_once() -> None:
+    """A thread that was interrupted puts it back while the committer undoes the same run, to repeat it."""
+    own, stocks = ProcessStock(), [STOCK]
+
+    class Raced(list[Stock]):
+        def __len__(self) -> int:
+            count = super().__len__()
+            if stocks:
+                stocks.pop()
+                own.put_back(self, os.getpid())
+            return count
+
+    used = Raced([STOCK])
+    own.put_back(used, os.getpid())
+    own.put_back(used, os.getpid())
+    assert own.take_all() == STOCK
