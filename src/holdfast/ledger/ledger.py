@@ -304,14 +304,17 @@ class Ledger:
 
     def _give_back(self) -> None:
         """Give back places taken ahead and not used, as far as nobody has taken any since."""
-        stock = NOTHING if self._closed else self._stock.take_all()
+        own = self._stock
+        process = own.check_process()  # read first: if a signal handler forks below, the stock is the parent's alone
+        stock = NOTHING if self._closed else own.take_all()
         if not any(stock):
             return
 
         def decide(transaction: Transaction) -> None:
-            transaction.tip = give_back(stock, transaction.tip or self._no_head())
+            if own.check_process() == process:
+                transaction.tip = give_back(stock, transaction.tip or self._no_head())
 
-        self._stock.giving_back()
+        own.giving_back()
         self._store.patience = CLOSING
         with suppress(HoldfastError):  # if that fails, they stay taken
             self._watch.write(decide)

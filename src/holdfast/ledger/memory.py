@@ -66,8 +66,9 @@ class MemoryStore:
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
+        tip = self._tip  # read first: what is left over lies beyond it, even if another thread writes in its place now
         row = self._by_key.get(key_digest)
-        return None if row is None or self._tip is None or row.seq > self._tip.seq else row
+        return None if row is None or tip is None or row.seq > tip.seq else row
 
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""

@@ -312,8 +312,11 @@ class ProcessStock(OfOneProcess):
 
     def put_back(self, used: list[Stock], process: int) -> None:
         """Put the stock back that was taken for a transaction that does not count; whoever pops it does it once."""
-        if used:
-            self.put(used.pop(), process)
+        try:
+            stock = used.pop()
+        except IndexError:  # none was taken; or another thread did it, the committer's or one that was interrupted
+            return
+        self.put(stock, process)
 
     @property
     def is_due(self) -> bool:

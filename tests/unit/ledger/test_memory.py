@@ -138,3 +138,33 @@ def test_nobody_sees_what_is_not_written_yet() -> None:
     assert (found, rows) == (None, 1)
     assert tip is not None
     assert tip.seq == 0
+
+
+def test_who_looks_while_a_leftover_is_cleared_does_not_find_it() -> None:
+    """An answer that was not written is left over; another thread writes in its place between two steps of `find`."""
+    ledger = begun()
+    store = ledger._store
+    assert isinstance(store, MemoryStore)
+    lost, drawn = answers(ledger, "lost", "other")
+    add = MemoryStore._add
+
+    def interrupted_after(store: MemoryStore, rows: list[Row]) -> None:
+        add(store, rows)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryStore, "_add", interrupted_after)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.commit(lost)
+    others = [drawn]
+
+    class Raced(dict[str, Row]):
+        def get(self, key: str, default: Any = None) -> Any:
+            found = super().get(key, default)
+            while others:
+                ledger.commit(others.pop())
+            return found
+
+    store._by_key = Raced(store._by_key)
+    assert ledger.find("lost") is None
+    assert [entry.key for entry in ledger.entries()] == ["other"]

@@ -24,7 +24,7 @@ from holdfast.ledger import places as places_module
 from holdfast.ledger.chain import Drawn
 from holdfast.ledger.concurrency import Asking, InFlight
 from holdfast.ledger.database import Database
-from holdfast.ledger.places import ProcessStock, Stock
+from holdfast.ledger.places import ProcessStock, Stock, give_back
 from holdfast.ledger.store import APART, Place, Reach, Transaction
 from holdfast.session.session import Session
 
@@ -317,3 +317,51 @@ def test_a_reservation_whose_commit_failed_does_not_hide_it_either(
     other.reserve(ONE, failing)
     failing.ended = True
     assert (one.answered.failed, one.answered.under_way) == (1, 0)
+
+
+@pytest.mark.parametrize("when", ["take_all", "giving_back"])
+def test_a_child_that_goes_on_where_its_parent_was_giving_back_gives_nothing_back(
+    two: tuple[Ledger, Ledger], fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """By then the parent has given it back, and another process has taken exactly as much and begun to use it."""
+    one, other = two
+    for _ in range(100):
+        ask(one)
+    stock = one._stock.now
+    ((ahead,), _, _) = stock
+    assert ahead.stop == one.taken.charge
+    plain = getattr(ProcessStock, when)
+
+    def forks(own: ProcessStock) -> Any:
+        monkeypatch.setattr(ProcessStock, when, plain)
+        found = plain(own)
+        one._watch.write(lambda transaction: setattr(transaction, "tip", give_back(stock, transaction.tip)))  # type: ignore[arg-type]
+        places.append(other.reserve(Cost(len(ahead), len(stock.intervals[0]))))
+        for ledger in two:  # as the hook does
+            ledger._store.close_for_fork()  # type: ignore[attr-defined]
+        fork()
+        return found
+
+    places: list[Place] = []
+    monkeypatch.setattr(ProcessStock, when, forks)
+    one.close()
+    assert places[0].charge == ahead.start
+    assert other.taken.charge == ahead.stop  # not free again
+
+
+def test_stock_that_two_threads_put_back_is_there_once() -> None:
+    """A thread that was interrupted puts it back while the committer undoes the same run, to repeat it."""
+    own, stocks = ProcessStock(), [STOCK]
+
+    class Raced(list[Stock]):
+        def __len__(self) -> int:
+            count = super().__len__()
+            if stocks:
+                stocks.pop()
+                own.put_back(self, os.getpid())
+            return count
+
+    used = Raced([STOCK])
+    own.put_back(used, os.getpid())
+    own.put_back(used, os.getpid())
+    assert own.take_all() == STOCK
