@@ -314,6 +314,17 @@ def test_no_division_of_the_exponent_leads_beyond_the_joint_region() -> None:
     assert np.quantile(wider, 0.9) < 0.02
 
 
+@pytest.mark.parametrize("x", [0.0, 1e-9, 1e-3, 0.5, 1.38])
+@pytest.mark.parametrize("counts", [((1, 719), (1, 0)), ((1, 6), (0, 1)), ((39, 1), (5, 700)), ((0, 0), (2, 900))])
+def test_an_exponent_too_small_to_promise_anything_has_a_region_all_the_same(
+    x: float, counts: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    assert groups.joint_tail(x) == 1.0
+    low, high = groups.joint_difference(*counts, 2_000, mass=1e-6, x=x)
+    seen = [ones / (zeros + ones) if zeros + ones else 0.5 for zeros, ones in counts]
+    assert -1 <= low <= seen[0] - seen[1] <= high <= 1
+
+
 @cache
 def differences(level: float, ell: int = 7, mass: float = 0.02) -> Array:
     """Return the intervals of both means and their difference, (T, 3, 2), if the posterior were the population."""

@@ -93,8 +93,8 @@ def tangents(counts: Iterable[float], trials: float, tail: float) -> list[tuple[
         successes: p = 0, s = inf.
 
     Not covered
-        Rounding in F: the end is moved outward by BETA_SAFE. Rounding in s. A tail above 1/2 without scipy, or of more
-        than MANY_TRIALS.
+        Rounding in F: the end is moved outward by BETA_SAFE. Rounding in s. A tail above 1/2
+        (`binomial_lows` covers it).
 
     >>> (p, slope), = tangents([1], 10, 0.025)
     >>> abs(p - (1 - 0.975 ** (1 / 10))) < 1e-10, round(slope, 3)

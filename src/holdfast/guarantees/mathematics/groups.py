@@ -36,7 +36,7 @@ Known = tuple[Interval, Interval, float]  # posterior mean, mean in the populati
 OUTWARD = np.array([[-1.0], [1.0]])  # which way from 1/2 the lower and the upper end move as a group shrinks
 DIVISIONS, NEAR = 6, 5e-4  # most divisions of a joint region's exponent that are tried; when one is good enough
 LEAST_EXPONENT = 0.7  # of either group: a tail of about one half
-LEAST_X = 1e-9  # of both: less would be rounded to none
+LEAST_X = 2 * log(2)  # of both: less promises nothing (`joint_tail`), and half of it is a tail of one half
 ROUNDING = 2e-15  # of a few sums of numbers near 1
 RATE_SLACK = 1e-6  # relative, more than the rounding of a slope from differences of large logarithms
 
