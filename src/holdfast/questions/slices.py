@@ -31,8 +31,13 @@ Report = Callable[[Sequence[tuple[Estimate, Interval]]], Result]  # of each part
 
 
 def worthwhile(context: Context, draws: int) -> bool:
-    """Whether a mean of all rows from this many `draws` is cut unasked."""
-    return context.mechanism is None and context.answering.covers_slices and draws >= ENOUGH
+    """Whether a mean of all rows from this many `draws` is cut unasked.
+
+    It is if the first answer of the session was: else the same mean would be another question, charged again, once
+    ordinary answers read fewer rows.
+    """
+    most = max(draws, context.guarantee.rows_at(0))
+    return context.mechanism is None and context.answering.covers_slices and draws >= LEAST and most >= ENOUGH
 
 
 def in_slices(
