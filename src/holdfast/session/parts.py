@@ -33,7 +33,7 @@ from holdfast.session.session import Session
 LEAST = 20  # fewest rows of an exploration part that can show whether a column names the rows
 
 
-class Split(NamedTuple):
+class HowSplit(NamedTuple):
     """How a table is split: how many rows or units are shown, which columns the held part lacks, and the unit."""
 
     shown: int
@@ -41,7 +41,7 @@ class Split(NamedTuple):
     unit: str | None
 
 
-_keys: dict[str, tuple[Split, bytes]] = {}  # of splits of rows in memory, by content. Secret.
+_keys: dict[str, tuple[HowSplit, bytes]] = {}  # of splits of rows in memory, by content. Secret.
 
 
 class NamesRows(UserWarning):
@@ -105,7 +105,11 @@ def hold_back(
     options: dict[str, Any] = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger}
     options |= {"seed": seed, "analyst": analyst}
     count = check.part_of(len(rows), (1, 2), "a row to look at and two to hold back", explore=explore)
-    split, before, key = Split(count, frozenset(names), unit), _split_before(rows, witnesses), secrets.token_bytes(16)
+    split, before, key = (
+        HowSplit(count, frozenset(names), unit),
+        _split_before(rows, witnesses),
+        secrets.token_bytes(16),
+    )
     if before is not None and rows.location is not None:
         return _parts_again(rows, split, before, options, [name for name in complete if name not in names])
     if before is not None:
@@ -164,7 +168,7 @@ def _split_before(rows: LocalRows, witnesses: list[Witness]) -> Seen | None:
 
 
 def _parts_again(
-    rows: LocalRows, split: Split, before: Seen, options: Mapping[str, Any], complete: list[str]
+    rows: LocalRows, split: HowSplit, before: Seen, options: Mapping[str, Any], complete: list[str]
 ) -> tuple[pl.DataFrame, Session]:
     """Return the parts of a file that was split before, or refuse another split."""
     shown, folder = part_paths(rows.location or Path())
@@ -172,7 +176,7 @@ def _parts_again(
     if folder.is_dir() and (shown.is_file() or hidden.is_file()):
         session = Session(folder, complete=complete, **options)
         dropped = frozenset(rows.schema.names) - frozenset(session.schema.names)
-        found = Split(len(rows) - session.plan.terms.all_rows, dropped, session.schema.unit)
+        found = HowSplit(len(rows) - session.plan.terms.all_rows, dropped, session.schema.unit)
         # The ledger of the held part tells which split it is: parts of other rows may have taken its place.
         if found == split and session.ledger.first == before.tip.hash:
             if not shown.is_file():
@@ -185,7 +189,7 @@ def _parts_again(
     raise _other_split(before, split, found, way if found else "bring them back to where they were, if they are files")
 
 
-def _key_again(content: str, split: Split, before: Seen) -> bytes:
+def _key_again(content: str, split: HowSplit, before: Seen) -> bytes:
     """Return the key of an earlier split of rows in memory, or refuse another split."""
     found, key = _keys.get(content, (None, b""))
     if found != split:
@@ -193,7 +197,7 @@ def _key_again(content: str, split: Split, before: Seen) -> bytes:
     return key
 
 
-def _other_split(before: Seen, split: Split, found: Split | None, way: str) -> InvalidArgument:
+def _other_split(before: Seen, split: HowSplit, found: HowSplit | None, way: str) -> InvalidArgument:
     pairs = zip(("explore", "id", "unit"), split, found or split, strict=True)
     other = ", ".join(f"another {name}" for name, now, then in pairs if now != then)
     return InvalidArgument(
