@@ -11,7 +11,8 @@ import polars as pl
 
 import holdfast as hf
 from holdfast.lab import populations
-from holdfast.questions.answer import AnyAnswer, write_end
+from holdfast.questions.answer import AnyAnswer
+from holdfast.questions.estimate import write_end
 
 ROWS, QUESTIONS = 336_776, 500
 ERRORS = 1.96  # standard errors: an interval for one question that was fixed beforehand

@@ -14,8 +14,9 @@ from holdfast.cli.output import bar, written
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import Goal
-from holdfast.questions.answer import Answer, Estimate, Record, interval_bar, write_end, write_estimate
+from holdfast.questions.answer import Answer, Record
 from holdfast.questions.difference import DifferenceAnswer
+from holdfast.questions.estimate import Estimate, interval_bar, write_end, write_estimate
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.service import charts

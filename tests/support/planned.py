@@ -18,7 +18,7 @@ from holdfast.guarantees.statistic import (
 from holdfast.mechanisms import noisy_means
 from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.queries.query import Query
-from holdfast.questions.answer import Estimate
+from holdfast.questions.estimate import Estimate
 from holdfast.session.planning import plan
 
 PAIRS = [

@@ -133,8 +133,9 @@ def _heading(answer: "AnyAnswer") -> str:
 
 
 def _show_answer(answer: "AnyAnswer") -> None:
-    from holdfast.questions.answer import Answer, rounded_alike
+    from holdfast.questions.answer import Answer
     from holdfast.questions.check import SAYS, CheckAnswer
+    from holdfast.questions.estimate import rounded_alike
 
     say(answer.question, bold=True)
     if isinstance(answer, Answer):

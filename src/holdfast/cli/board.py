@@ -78,8 +78,7 @@ def make(
     holdfast board make prices.parquet --target price --metric absolute_error --within 0 500
     holdfast board make samples_mmlu.jsonl --metric score --within 0 1 --about population
     """
-    from holdfast.board import Board
-    from holdfast.board.sealing import board_path
+    from holdfast.board import Board, board_path
 
     options = {
         "unit": unit,
@@ -156,7 +155,7 @@ def standings(board: BoardPlace, ledger: Ledger = None, json: Json = False) -> N
     \b
     holdfast board standings labels.board.holdfast
     """
-    from holdfast.questions.answer import Estimate
+    from holdfast.questions.estimate import Estimate
 
     with _opened(board, ledger) as opened:
         rows = opened.standings().to_dicts()

@@ -64,8 +64,7 @@ def open(
     """
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
-    from holdfast.session.beside import ledger_beside
-    from holdfast.session.declared import declare
+    from holdfast.session.beside import declare, ledger_beside
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None

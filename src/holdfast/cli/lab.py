@@ -95,7 +95,7 @@ def demo(
 
 
 def _show_tour(answers: "list[TourAnswer]") -> None:
-    from holdfast.questions.answer import Estimate, write_estimate
+    from holdfast.questions.estimate import Estimate, write_estimate
 
     rows = []
     for answer in answers:

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 if TYPE_CHECKING:
     from holdfast.guarantees.plan import Plan
     from holdfast.ledger import Head, Witness
-    from holdfast.questions.budget import Budget
+    from holdfast.questions.price import Budget
 
 
 def budget(data: Data, ledger: Ledger = None, json: Json = False) -> None:
@@ -29,7 +29,7 @@ def budget(data: Data, ledger: Ledger = None, json: Json = False) -> None:
     if file is not None:
         from holdfast.guarantees.plan import Plan
         from holdfast.ledger import audit
-        from holdfast.questions.budget import Budget
+        from holdfast.questions.price import Budget
 
         found = audit(file)
         plan = Plan.from_dict(found.genesis["terms"], location=f"The ledger {found.location}")
@@ -70,7 +70,7 @@ def history(
     holdfast history flights.parquet
     holdfast history flights.parquet --limit 1000 --json
     """
-    from holdfast.questions.answer import Estimate
+    from holdfast.questions.estimate import Estimate
     from holdfast.questions.history import history_frame
 
     with looking(data, ledger) as session:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
-    from holdfast.questions.answer import Answer, Estimate
+    from holdfast.questions.answer import Answer
+    from holdfast.questions.estimate import Estimate
 
 BAR, SHORT_BAR = 44, 28
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.questions.pictures import need_matplotlib
+from holdfast.questions.plot import need_matplotlib
 
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport

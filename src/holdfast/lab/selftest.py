@@ -15,7 +15,7 @@ from holdfast.guarantees.plan import WITHOUT_PLAN, Plan, write_margin
 from holdfast.lab.analysts import Analyst, HillClimber, WeightedAttack
 from holdfast.lab.attack import Progress, in_parallel, run_world, world_seeds
 from holdfast.lab.contenders import Contender, PlanContender
-from holdfast.questions.answer import write_end
+from holdfast.questions.estimate import write_end
 
 FALSE_ALARM = 1e-3  # a plan that keeps its promise is called broken at most this often
 MOST_CELLS = 20_000_000  # rows x features of a made-up table

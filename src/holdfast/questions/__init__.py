@@ -4,15 +4,15 @@ question     what a question is; context (what is known beforehand) and drawing 
 kind         what a kind of question is: one signature, and the class of its answers
 options      the options of questions: how each is written in JSON, on a command line, in a form
 verbs        the methods of `Session` and of the client, made from kinds
-price        what a question would cost; budget: what is left to ask
+price        what a question would cost; the budget: what is left to ask
 batch        several questions at once: lists of them, their price, their answers, what is expected of these
 history      every answer so far, as a frame; the submissions to a board, the best first; lists registered beforehand
+answer       what all answers share: values with intervals, a record of where they come from, how they print
+estimate     a value with its interval, in the units of a question, and as text; plot: as a picture
+sql          turns a SELECT into questions, and their answers into a frame
+stages       questions in several steps: the means that moments are computed from, slices, looks until a margin
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 board_files  what a board has besides its rows: ids, and the best submission so far
-answer       what all answers share: values with intervals, a record of where they come from, how they print
-pictures     values with intervals as a picture; plot: of an answer, of several, of a frame
-sql          turns a SELECT into questions, and their answers into a frame
-stages       questions in several steps: the means that moments are computed from, looks until a margin is reached
 moments      the kinds variance, std, covariance, correlation and slope
 totals       the kinds count, total and units
 mean, difference, histogram, top, auc, quantile, flips, minimize, check, submit, confusion    the other kinds

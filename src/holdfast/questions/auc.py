@@ -24,7 +24,8 @@ from holdfast.queries.measures import Mean, Share, Sliced, about, encode_facts
 from holdfast.queries.query import Query as RowQuery
 from holdfast.queries.query import Values
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, Estimate
+from holdfast.questions.answer import Answer
+from holdfast.questions.estimate import Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, encode

@@ -30,10 +30,11 @@ from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Answered, Spent
 from holdfast.questions import kind_named
-from holdfast.questions.answer import AnyAnswer, Estimate, brief, picture_lines, write_end
+from holdfast.questions.answer import AnyAnswer, brief
+from holdfast.questions.estimate import Estimate, write_end
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import DEFAULT_KIND
-from holdfast.questions.pictures import Panel, Picture
+from holdfast.questions.plot import Panel, Picture, Pictured, picture_lines
 from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Context, Question, total_of
 
@@ -279,7 +280,7 @@ class Prices:
         return notebook.table(("question", "answers", "rows read", "margin"), rows)
 
 
-class Answers(Sequence[AnyAnswer]):
+class Answers(Pictured, Sequence[AnyAnswer]):
     """Answers to several questions, in their order; `frame` has a line for every interval.
 
     Parameters

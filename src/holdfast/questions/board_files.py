@@ -19,7 +19,7 @@ import polars as pl
 
 from holdfast.errors import RowSourceError
 from holdfast.ledger import Entry, Follower, Ledger
-from holdfast.questions.answer import Interval
+from holdfast.questions.estimate import Interval
 from holdfast.questions.submit import identity_of
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import Indices

@@ -16,7 +16,8 @@ from holdfast.queries.build import QueryLike, build_mean
 from holdfast.queries.evaluate import silence
 from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.questions import KINDS
-from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
+from holdfast.questions.answer import AnyAnswer, Record, estimate_html
+from holdfast.questions.estimate import Estimate, Interval
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import About, Query, Real, RowsPerQuery, Text, Where, Whole, Within

@@ -14,11 +14,12 @@ from holdfast.errors import NotCovered
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, estimate_of
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, estimate_of
+from holdfast.questions.estimate import Estimate, Interval
 from holdfast.questions.histogram import HistogramAnswer, bars_html, bars_text
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, RowsPerQuery, ShortText
-from holdfast.questions.pictures import Picture
+from holdfast.questions.plot import Picture
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_label, read_table
 from holdfast.questions.question import Context, Drawing, Question, Result
 
@@ -78,7 +79,7 @@ class ConfusionAnswer(AnyAnswer):
         sums = [_sum([every[name] for name in names]) for names in (part, rest, others)]
         shares = [sum(every[name].value for name in names) for names in (part, rest)]
         value = shares[0] / sum(shares) if sum(shares) > 0 else 0.5
-        return Estimate.within((0.0, 1.0), value, ratio_range(*sums)).to_answer(self.record)
+        return answer_of(Estimate.within((0.0, 1.0), value, ratio_range(*sums)), self.record)
 
     def scores(self) -> list[tuple[str, Answer]]:
         """Return accuracy, precision, recall, specificity and F1."""
@@ -94,7 +95,7 @@ class ConfusionAnswer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "ConfusionAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        cells = ((each["cell"], Estimate.from_json(each).to_answer(record)) for each in result["cells"])
+        cells = ((each["cell"], answer_of(Estimate.from_json(each), record)) for each in result["cells"])
         return cls(tuple(cells), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
@@ -167,7 +168,7 @@ def confusion(
     def run(drawing: Drawing) -> Result:
         pairs = zip(CELLS, drawing.estimates(cells, draws), strict=True)
         record = Record(CONFUSION.name, cells.text, context.guarantee.name, context.guarantee.terms.confidence)
-        answers = tuple((name, one.to_answer(record)) for name, one in pairs)
+        answers = tuple((name, answer_of(one, record)) for name, one in pairs)
         return ConfusionAnswer(answers, record).result()
 
     return context.question(CONFUSION.name, cells, draws, run)

@@ -15,7 +15,8 @@ from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
-from holdfast.questions.answer import LONG, Answer, Estimate, Interval, Record, write_far
+from holdfast.questions.answer import Answer, Record
+from holdfast.questions.estimate import LONG, Estimate, Interval, write_far
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result

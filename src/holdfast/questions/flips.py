@@ -12,7 +12,8 @@ from holdfast.mechanisms.coins import bits
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of
+from holdfast.questions.estimate import Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Whole
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -51,7 +52,7 @@ class FlipsAnswer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "FlipsAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        average = Estimate.from_json(result["average"]).to_answer(record)
+        average = answer_of(Estimate.from_json(result["average"]), record)
         return cls(tuple(int(bit) for bit in result["bits"]), average, record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:

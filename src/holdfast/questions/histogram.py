@@ -18,16 +18,8 @@ from holdfast.queries.build import build_histogram
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
-from holdfast.questions.answer import (
-    Answer,
-    AnyAnswer,
-    Estimate,
-    Record,
-    as_timestamp,
-    estimate_of,
-    interval_bar,
-    labeled_lines,
-)
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, as_timestamp, estimate_of
+from holdfast.questions.estimate import Estimate, interval_bar, labeled_lines
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
@@ -99,7 +91,7 @@ def bars_html(labels: str, values: str, bars: Bars) -> str:
 
 def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answer], ...]:
     """Return the pairs of label and answer, from what `result` returned."""
-    return tuple((bar["category"], Estimate.from_json(bar).to_answer(record)) for bar in result["categories"])
+    return tuple((bar["category"], answer_of(Estimate.from_json(bar), record)) for bar in result["categories"])
 
 
 def histogram(

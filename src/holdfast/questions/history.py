@@ -16,8 +16,9 @@ from holdfast.errors import InvalidArgument, LedgerDamaged, NotCovered
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Entry, Follower, Ledger
 from holdfast.questions import KINDS
-from holdfast.questions.answer import AnyAnswer, Estimate, Record
+from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import Asked, build_all
+from holdfast.questions.estimate import Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, QuestionList
 from holdfast.questions.question import Context, Drawing, Question, Result, encode

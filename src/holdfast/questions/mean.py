@@ -26,14 +26,11 @@ from holdfast.queries.measures import Mean, Share
 from holdfast.queries.node import literal_text
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
-from holdfast.questions.answer import (
-    Answer,
-    AnyAnswer,
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, as_timestamp, estimate_of
+from holdfast.questions.estimate import (
+    NUMBERS,
     Estimate,
     Interval,
-    Record,
-    as_timestamp,
-    estimate_of,
     interval_bar,
     labeled_lines,
     write_bound,
@@ -57,8 +54,7 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import Context, Drawing, Forecast, Question, Result
-from holdfast.questions.slices import NONE, in_slices, worthwhile
-from holdfast.questions.stages import look_until
+from holdfast.questions.stages import NONE, in_slices, look_until, worthwhile
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +132,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return cls(
             tuple(result["by"]),
             tuple(tuple(one["group"]) for one in lines),
-            tuple(Estimate.from_json(one).to_answer(record, (low, high)) for one in lines),
+            tuple(answer_of(Estimate.from_json(one), record, (low, high)) for one in lines),
             tuple((one["share_low"], one["share_high"]) for one in lines),
             record,
             (low, high),
@@ -179,9 +175,6 @@ def result_of(
 def _in_json(value: Any) -> Any:
     """Return a value of a group as the ledger stores it: a date or a timestamp as text."""
     return str(value) if isinstance(value, date) else value
-
-
-NUMBERS = ("value", "low", "high", "share_low", "share_high")  # what is said of a group, besides its values
 
 
 def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int | None) -> Question:

@@ -20,7 +20,8 @@ from holdfast.optimize.losses import LinearLoss, Loss, read_loss
 from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
+from holdfast.questions.answer import Answer, AnyAnswer, Record
+from holdfast.questions.estimate import Estimate, Interval, write_end
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast, Question, Result, encode, total_of

@@ -18,7 +18,8 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
-from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
+from holdfast.questions.answer import Answer
+from holdfast.questions.estimate import SAYS_NOTHING, Estimate, Interval, write_end
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
 from holdfast.questions.question import Context, Drawing, Question, Result

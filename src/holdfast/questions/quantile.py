@@ -13,7 +13,8 @@ import numpy as np
 from holdfast import check
 from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
-from holdfast.questions.answer import SAYS_NOTHING, Answer, Estimate
+from holdfast.questions.answer import Answer
+from holdfast.questions.estimate import SAYS_NOTHING, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, Where, Whole, Within
 from holdfast.questions.question import Context, Drawing, Forecast, Question, Result, encode, if_complete

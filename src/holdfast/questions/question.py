@@ -23,7 +23,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query
-from holdfast.questions.answer import Estimate, Interval, write_end
+from holdfast.questions.estimate import Estimate, Interval, write_end
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema

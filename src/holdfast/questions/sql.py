@@ -23,8 +23,10 @@ from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.sql.parse import from_text
 from holdfast.queries.sql.select import Item, Key, Select, read_select, whole_number
 from holdfast.questions import KINDS
-from holdfast.questions.answer import AnyAnswer, Estimate, rounded_alike
+from holdfast.questions.answer import AnyAnswer
+from holdfast.questions.estimate import Estimate, rounded_alike
 from holdfast.questions.options import Real
+from holdfast.questions.plot import aggregates_of
 from holdfast.schema import Schema, Type
 
 MOST_QUESTIONS = 500  # of one statement, with all its groups
@@ -93,12 +95,6 @@ def _scaled(one: Estimate, column: _Column) -> Estimate:
     if column.counts:
         low, high = max(0.0, low), min(float(scale), high)
     return Estimate(one.value * scale, low, high)
-
-
-def aggregates_of(frame: pl.DataFrame) -> dict[str, tuple[str, str]]:
-    """Return the columns of aggregates in the frame of a SELECT, each with the columns of its low and high ends."""
-    ends = {name: (f"{name}_low", f"{name}_high") for name in frame.columns}
-    return {name: both for name, both in ends.items() if set(both) <= ends.keys()}
 
 
 def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:

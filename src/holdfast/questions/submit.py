@@ -15,7 +15,8 @@ from holdfast.guarantees.statistic import GridCell
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
-from holdfast.questions.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
+from holdfast.questions.answer import AnyAnswer, Record, estimate_html
+from holdfast.questions.estimate import Estimate, Interval
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table, require_listed

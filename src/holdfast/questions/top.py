@@ -30,7 +30,8 @@ from holdfast.queries.histogram import Histogram, Unlisted
 from holdfast.queries.measures import Measure, Share, encode_facts
 from holdfast.queries.query import Values
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Estimate, Record, write_end
+from holdfast.questions.answer import Record
+from holdfast.questions.estimate import Estimate, write_end
 from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole

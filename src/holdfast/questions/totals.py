@@ -26,7 +26,7 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import Context, Question
-from holdfast.questions.slices import in_slices, worthwhile
+from holdfast.questions.stages import in_slices, worthwhile
 
 
 def count(

@@ -25,9 +25,8 @@ from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, Quo
 from holdfast.ledger.concurrency import duplicate
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
-from holdfast.questions.budget import Budget
 from holdfast.questions.options import plain
-from holdfast.questions.price import write_answers
+from holdfast.questions.price import Budget, write_answers
 from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected, select
 from holdfast.service.accounts import IdempotencyKeys, QuotaReservation, Quotas, check_key, of_quota

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.questions.answer import ANYTHING, SEPARATED, TOO_FEW, Estimate, pixels, rounded_alike, write_far
+from holdfast.questions.estimate import ANYTHING, SEPARATED, TOO_FEW, Estimate, pixels, rounded_alike, write_far
 
 LEAST_SPAN = 1e-300  # a smaller span cannot be divided into steps
 MOST_STEPS = 5  # between the ticks of an axis, so that their numbers fit on a phone

@@ -35,13 +35,13 @@ from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.questions import kind_named
-from holdfast.questions.answer import AnyAnswer, Estimate
+from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
-from holdfast.questions.budget import Budget
+from holdfast.questions.estimate import Estimate
 from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
-from holdfast.questions.price import Price
+from holdfast.questions.price import Budget, Price
 from holdfast.questions.question import Question
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema

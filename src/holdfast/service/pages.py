@@ -20,7 +20,7 @@ from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.history import answer_from
 from holdfast.questions.mean import MEAN
-from holdfast.questions.sql import aggregates_of
+from holdfast.questions.plot import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.schema import Schema
 from holdfast.service import charts, forms

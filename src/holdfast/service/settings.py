@@ -29,7 +29,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, RowsPerQuery
 from holdfast.guarantees.request import Queries
-from holdfast.session.declared import Declarations
+from holdfast.session.beside import Declarations
 
 PREFIX = "HOLDFAST_"
 SECRETS = ("database", "admin_token")

@@ -22,11 +22,10 @@ from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
-from holdfast.questions.budget import Budget
 from holdfast.questions.history import Standings, history_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Price
+from holdfast.questions.price import Budget, Price
 from holdfast.questions.question import Question
 from holdfast.questions.sql import select
 from holdfast.questions.verbs import Verbs
@@ -36,8 +35,7 @@ from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 from holdfast.session.answering import Answering
-from holdfast.session.beside import ledger_beside, witnesses_beside
-from holdfast.session.declared import declare, refuse_published
+from holdfast.session.beside import declare, ledger_beside, refuse_published, witnesses_beside
 
 A = TypeVar("A", bound=AnyAnswer)
 SHARES = "All sessions of this process on these rows share one budget:"
@@ -87,7 +85,7 @@ class Session(Verbs):
     bounds, categories, labels
         Declarations by column: the range of its numbers, its possible values, its name in plain words. Questions may
         then leave out `within` and lists of categories. "published" in place of a list of values shows everybody the
-        texts in the column. A TOML file beside the data can declare the same: see `session.declared`.
+        texts in the column. A TOML file beside the data can declare the same: see `session.beside`.
     """
 
     @check.options

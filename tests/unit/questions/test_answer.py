@@ -10,10 +10,11 @@ import pytest
 
 from holdfast.queries.submission import CELLS
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
+from holdfast.questions.answer import Answer, AnyAnswer, Record, record_of
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer
+from holdfast.questions.estimate import Estimate, interval_bar
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.history import Registration

@@ -13,8 +13,9 @@ import holdfast as hf
 from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.queries.build import build_difference, build_groups, build_histogram
 from holdfast.queries.query import Query
-from holdfast.questions.answer import TOO_FEW, Estimate, Record
+from holdfast.questions.answer import Record
 from holdfast.questions.difference import DifferenceAnswer
+from holdfast.questions.estimate import TOO_FEW, Estimate
 from holdfast.questions.mean import MEAN, AskMean, GroupsAnswer
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource

@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.questions.answer import Answer, Estimate, Record, picture_lines, rounded_alike
-from holdfast.questions.pictures import MOST_LINES, THEMES, Line, Panel, Picture
+from holdfast.questions.answer import Answer, Record
+from holdfast.questions.estimate import Estimate, rounded_alike
+from holdfast.questions.plot import MOST_LINES, THEMES, Line, Panel, Picture, picture_lines
 
 pytest.importorskip("matplotlib")
 

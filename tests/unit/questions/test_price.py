@@ -10,8 +10,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import Answered, Spent
-from holdfast.questions.budget import Budget
-from holdfast.questions.price import Price
+from holdfast.questions.price import Budget, Price
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 from planned import planned

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.questions.answer import Estimate
+from holdfast.questions.estimate import Estimate
 from holdfast.questions.quantile import Bisection
 
 

@@ -9,7 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast import Session
 from holdfast.questions.question import Drawing
-from holdfast.questions.slices import ENOUGH
+from holdfast.questions.stages import ENOUGH
 
 ROWS = 100_000
 SHAPES = {  # a number in [0, 1], its mean, and what part of the uncut interval is expected to remain

@@ -11,7 +11,7 @@ import holdfast as hf
 from holdfast.queries.build import build_mean
 from holdfast.questions.sql import select, written_table
 from holdfast.rows.memory import memory_rows
-from holdfast.session.declared import Declarations
+from holdfast.session.beside import Declarations
 
 duckdb = pytest.importorskip("duckdb")
 

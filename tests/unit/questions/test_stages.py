@@ -18,7 +18,7 @@ from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
-from holdfast.questions.answer import write_end
+from holdfast.questions.estimate import write_end
 from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Context, Drawing
 from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of

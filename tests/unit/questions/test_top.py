@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.questions.answer import Estimate
+from holdfast.questions.estimate import Estimate
 from holdfast.questions.top import CHARACTERS, FEWER, WAYS, Alphabet, Branch, LetterSearch, Spelled, rounds
 
 TEXTS = st.lists(st.text("abcdeX", max_size=4), min_size=1, max_size=60)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.questions.answer import TOO_FEW
+from holdfast.questions.estimate import TOO_FEW
 from holdfast.service import charts
 
 

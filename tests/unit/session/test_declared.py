@@ -14,7 +14,7 @@ from holdfast.cli.messages import spell
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import error_payload
-from holdfast.session.declared import Declarations, beside
+from holdfast.session.beside import Declarations, declared_beside
 
 FLIGHTS = {
     "dep_delay": np.linspace(-60.0, 600.0, 2_000),
@@ -71,7 +71,7 @@ def test_a_file_beside_the_data_declares_and_arguments_come_first(tmp_path: Path
         assert s.schema["dep_delay"].bounds == (0.0, 100.0)
         assert s.schema["dep_delay"].label == "departure delay in minutes"
         assert s.schema["carrier"].declared == "UA, AA, DL"
-    assert beside(tmp_path / "flights.held.holdfast").bounds == {"dep_delay": [-60, 600]}
+    assert declared_beside(tmp_path / "flights.held.holdfast").bounds == {"dep_delay": [-60, 600]}
 
 
 @pytest.mark.parametrize(
