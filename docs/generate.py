@@ -22,8 +22,7 @@ from holdfast import errors
 from holdfast.cli import command_names, subcommands
 from holdfast.guarantees.plan import write_margin
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
-from holdfast.queries.functions.operation import Operation
-from holdfast.queries.node import SUM
+from holdfast.queries.node import SUM, Operation
 from holdfast.questions import KINDS
 from holdfast.questions.check import usual_margin
 from holdfast.questions.kind import Kind

@@ -11,7 +11,7 @@ from holdfast.lab.analysts import ANALYSTS
 from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import MechanismOracle, Reply, converse
 from holdfast.mechanisms.coins import Coins
-from holdfast.queries.python_function import from_function
+from holdfast.queries.from_python import from_function
 from holdfast.rows.memory import memory_rows
 from holdfast.session.session import Session
 

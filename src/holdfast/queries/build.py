@@ -12,15 +12,13 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
-from holdfast.queries.functions.operation import time_literal, with_article
+from holdfast.queries.from_python import BatchFunction, from_function, from_polars
 from holdfast.queries.groups import Between, Grouped
 from holdfast.queries.histogram import Bins, Category, Histogram, HistogramWithin
 from holdfast.queries.measures import AtMost, Mean, Share, Sliced, Total
-from holdfast.queries.node import identifier
-from holdfast.queries.polars_expression import from_polars
-from holdfast.queries.python_function import BatchFunction, from_function
+from holdfast.queries.node import identifier, time_literal, with_article
+from holdfast.queries.parse import from_text
 from holdfast.queries.query import Function, Query
-from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, SchemaKey, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows

@@ -35,11 +35,8 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.functions import OPERATIONS
-from holdfast.queries.functions.operation import PHYSICAL, Operation
-from holdfast.queries.functions.texts import growth
-from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
-from holdfast.queries.node import Case, Node, Steps, StepWriter, repeated, without_nan
+from holdfast.queries.functions import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, OPERATIONS, growth
+from holdfast.queries.node import PHYSICAL, Case, Node, Operation, Steps, StepWriter, repeated, without_nan
 from holdfast.queries.query import Direct, Function
 from holdfast.schema import Column, Type
 

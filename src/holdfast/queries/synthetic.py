@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidQuery
 from holdfast.queries.evaluate import silence
-from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.node import PHYSICAL
 from holdfast.randomness import Randomness
 from holdfast.schema import Column, Schema, Type
 

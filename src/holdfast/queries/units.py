@@ -23,8 +23,8 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
 from holdfast.queries.build import QueryLike, condition, rowwise
 from holdfast.queries.evaluate import RowFunction, booleans, floats
-from holdfast.queries.functions.operation import with_article
 from holdfast.queries.measures import Measure, encode_facts
+from holdfast.queries.node import with_article
 from holdfast.queries.query import Composed, Function, Query, RowValues, Values
 from holdfast.schema import Schema, Type
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument, InvalidQuery
-from holdfast.queries.functions.operation import time_literal
+from holdfast.queries.node import time_literal
 from holdfast.questions.estimate import (
     TOO_FEW,
     Estimate,

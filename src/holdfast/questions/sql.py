@@ -20,8 +20,8 @@ from holdfast.errors import InvalidArgument, InvalidQuery, UnknownName
 from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
 from holdfast.queries.node import identifier, literal_text
-from holdfast.queries.sql.parse import from_text
-from holdfast.queries.sql.select import Item, Key, Select, read_select, whole_number
+from holdfast.queries.parse import from_text
+from holdfast.queries.select import Item, Key, Select, read_select, whole_number
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.estimate import Estimate, rounded_alike

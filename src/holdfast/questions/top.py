@@ -25,9 +25,9 @@ from holdfast.guarantees.statistic import OutcomeShares, Statistic
 from holdfast.ledger import Cost
 from holdfast.queries.build import declare_once, declared_categories, rowwise
 from holdfast.queries.evaluate import Expression, RowFunction
-from holdfast.queries.functions.operation import with_article
 from holdfast.queries.histogram import Histogram, Unlisted
 from holdfast.queries.measures import Measure, Share, encode_facts
+from holdfast.queries.node import with_article
 from holdfast.queries.query import Values
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Record

@@ -16,7 +16,7 @@ from holdfast.errors import NotSignedIn
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
 from holdfast.queries.node import identifier
-from holdfast.queries.sql.select import LONGEST_SELECT
+from holdfast.queries.select import LONGEST_SELECT
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.history import answer_from
 from holdfast.questions.mean import MEAN

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
-from holdfast.queries.sql.select import LONGEST_SELECT
+from holdfast.queries.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.answer import Record
 from holdfast.questions.kind import Kind

@@ -34,7 +34,7 @@ from holdfast.ledger import FileWitness, Witness, content_of, file_beside
 from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import Seen
 from holdfast.queries.build import categories_of
-from holdfast.queries.functions.operation import with_article
+from holdfast.queries.node import with_article
 from holdfast.rows.decks.deck import Deck
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidQuery
+from holdfast.queries import parse
 from holdfast.queries.build import build_mean
 from holdfast.queries.evaluate import Expression, compiled, normalized, on_columns
 from holdfast.queries.node import Node
+from holdfast.queries.parse import from_text, shape_of, tree
 from holdfast.queries.query import Values
-from holdfast.queries.sql import parse
-from holdfast.queries.sql.parse import from_text, shape_of, tree
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Column, Schema, Type

@@ -11,7 +11,7 @@ from holdfast.optimize.domain import Ball
 from holdfast.optimize.own import OwnObjective
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.evaluate import silence
-from holdfast.queries.sql.parse import from_text
+from holdfast.queries.parse import from_text
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import NUMBERS, SCHEMA
 

@@ -17,10 +17,10 @@ import pytest
 
 from holdfast.queries.build import build_mean
 from holdfast.queries.evaluate import compiled
+from holdfast.queries.from_python import from_polars
 from holdfast.queries.functions import OPERATIONS
 from holdfast.queries.node import Node, Steps
-from holdfast.queries.polars_expression import from_polars
-from holdfast.queries.sql.parse import tree
+from holdfast.queries.parse import tree
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import EVERYTHING, NUMBERS, SCHEMA
 

@@ -9,8 +9,8 @@ from holdfast.errors import HoldfastError, InvalidQuery
 from holdfast.guarantees.statistic import GroupMean
 from holdfast.queries.build import build_mean
 from holdfast.queries.evaluate import normalized
-from holdfast.queries.functions.operation import PHYSICAL
-from holdfast.queries.sql.parse import from_text
+from holdfast.queries.node import PHYSICAL
+from holdfast.queries.parse import from_text
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
 from random_queries import QUICK, number, predicate, text

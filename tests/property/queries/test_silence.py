@@ -26,10 +26,10 @@ from holdfast.errors import InvalidQuery
 from holdfast.queries import evaluate
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.evaluate import silence
+from holdfast.queries.from_python import from_polars
 from holdfast.queries.guess import Guess
-from holdfast.queries.polars_expression import from_polars
+from holdfast.queries.parse import from_text
 from holdfast.queries.query import Query
-from holdfast.queries.sql.parse import from_text
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.draws import AllRows
 from holdfast.rows.local import LocalRows

@@ -10,8 +10,8 @@ from examples import few
 from holdfast.errors import InvalidQuery
 from holdfast.queries.evaluate import Expression, compiled, normalized, work
 from holdfast.queries.functions import OPERATIONS
-from holdfast.queries.functions.operation import PHYSICAL
-from holdfast.queries.sql.parse import from_text, tree
+from holdfast.queries.node import PHYSICAL
+from holdfast.queries.parse import from_text, tree
 from holdfast.queries.synthetic import HOSTILE, synthetic_rows
 from holdfast.schema import Type
 from query_examples import EVERYTHING, NUMBERS, SCHEMA

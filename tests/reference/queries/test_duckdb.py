@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.queries.sql.parse import from_text
+from holdfast.queries.parse import from_text
 from holdfast.schema import Type
 from query_examples import EVERYTHING, SCHEMA
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
-from holdfast.queries.sql.parse import from_text, tree
+from holdfast.queries.parse import from_text, tree
 from query_examples import SCHEMA
 
 SAME = [

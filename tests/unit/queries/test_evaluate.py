@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from holdfast.queries.node import AddedColumn, Step, Steps
-from holdfast.queries.sql.parse import from_text
+from holdfast.queries.parse import from_text
 from holdfast.schema import Column
 from query_examples import SCHEMA
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast.errors import InvalidQuery
 from holdfast.guarantees.statistic import GroupMean, OneShare
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
-from holdfast.queries.python_function import _values
+from holdfast.queries.from_python import _values
 from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
 

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.errors import HoldfastError, InvalidArgument, InvalidQuery, UnknownName
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
-from holdfast.queries.sql.parse import from_text
-from holdfast.queries.sql.tokens import LONGEST_TEXT, MOST_NESTING
+from holdfast.queries.parse import from_text
+from holdfast.queries.tokens import LONGEST_TEXT, MOST_NESTING
 from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
 

@@ -3,7 +3,7 @@
 import pytest
 
 import holdfast as hf
-from holdfast.queries.sql.select import read_select
+from holdfast.queries.select import read_select
 
 FRAME = "SELECT {} FROM flights"
 REFUSED = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.node import PHYSICAL
 from holdfast.queries.synthetic import HOSTILE, synthetic_rows
 from query_examples import SCHEMA
 

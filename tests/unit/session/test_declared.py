@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from examples import examples
 from holdfast.cli.messages import spell
-from holdfast.queries.sql.parse import from_text
+from holdfast.queries.parse import from_text
 from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import error_payload
 from holdfast.session.beside import Declarations, declared_beside

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.evaluate import Comparisons, Expression, compiled, on_columns, text_weight, work
+from holdfast.queries.grammar import Translator, compared_number, too_deep
 from holdfast.queries.node import Node
-from holdfast.queries.sql.grammar import Translator, compared_number, too_deep
-from holdfast.queries.sql.tokens import checked_tokens, dialect
+from holdfast.queries.tokens import checked_tokens, dialect
 from holdfast.schema import Column, Schema, SchemaKey, Type
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ _PARTS = {
 def range_of(node: Node, columns: Mapping[str, Column]) -> Range | None:
     """Return the range of a checked tree whose value is a number; None if none is declared.
 
-    >>> from holdfast.queries.sql.parse import tree
+    >>> from holdfast.queries.parse import tree
     >>> from holdfast.schema import Schema
     >>> flights = Schema((Column("delay", Type.FLOAT, True, (-60, 600)), Column("miles", Type.FLOAT, False)))
     >>> named = {column.name: column for column in flights}
@@ -223,7 +223,7 @@ def range_of(node: Node, columns: Mapping[str, Column]) -> Range | None:
 def values_of(node: Node) -> tuple[Any, ...] | None:
     """Return all values except NULL that an expression can have, if its text lists them; else None.
 
-    >>> from holdfast.queries.sql.parse import tree
+    >>> from holdfast.queries.parse import tree
     >>> from holdfast.schema import Schema
     >>> flights = Schema((Column("hour", Type.INT, True), Column("day", Type.DATE, True)))
     >>> values_of(tree("CASE WHEN hour < 12 THEN 'am' ELSE 'pm' END", flights))

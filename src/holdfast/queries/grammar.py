@@ -6,10 +6,10 @@ from math import isinf
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.functions import OPERATIONS, logic, texts, times
-from holdfast.queries.functions.operation import common_type, time_literal, unified, with_article
-from holdfast.queries.node import SUM, Node
-from holdfast.queries.sql.tokens import TYPES, refused_function
+from holdfast.queries import functions
+from holdfast.queries.functions import CASTS, OPERATIONS, check_constants
+from holdfast.queries.node import SUM, Node, common_type, time_literal, unified, with_article
+from holdfast.queries.tokens import TYPES, refused_function
 from holdfast.schema import Column, Schema, Type
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Translator:
             return time_literal(value.value, target)
         if value.type is None:
             return value
-        if target not in logic.CASTS[value.type]:
+        if target not in CASTS[value.type]:
             raise InvalidQuery(f"CAST cannot convert '{value}', which is {with_article(value.type)}, to {target}.")
         if value.type is target:
             return value
@@ -237,9 +237,9 @@ class Translator:
         else:
             part, (value,) = name.upper(), self.children(parsed, depth, "this")
         part = _PART_NAMES.get(part, part)
-        if part not in times.EXTRACT_PARTS:
-            raise InvalidQuery(f"EXTRACT supports {', '.join(sorted(times.EXTRACT_PARTS))}; got {part}.")
-        if part in times.CLOCK_PARTS and value.type is Type.DATE:
+        if part not in functions.EXTRACT_PARTS:
+            raise InvalidQuery(f"EXTRACT supports {', '.join(sorted(functions.EXTRACT_PARTS))}; got {part}.")
+        if part in functions.CLOCK_PARTS and value.type is Type.DATE:
             raise InvalidQuery(f"EXTRACT({part}) takes a timestamp; '{value}' is a date.")
         return replace(_applied("EXTRACT", [value]), value=part)
 
@@ -247,9 +247,9 @@ class Translator:
         """Read DATE_TRUNC."""
         (value,) = self.children(parsed, depth, "this")
         part = str(parsed.args["unit"].name).upper()
-        if part not in times.TRUNCATE_PARTS:
-            raise InvalidQuery(f"DATE_TRUNC supports {', '.join(sorted(times.TRUNCATE_PARTS))}; got {part}.")
-        if part in times.CLOCK_PARTS and value.type is Type.DATE:
+        if part not in functions.TRUNCATE_PARTS:
+            raise InvalidQuery(f"DATE_TRUNC supports {', '.join(sorted(functions.TRUNCATE_PARTS))}; got {part}.")
+        if part in functions.CLOCK_PARTS and value.type is Type.DATE:
             raise InvalidQuery(f"DATE_TRUNC('{part.lower()}') takes a timestamp; '{value}' is a date.")
         return replace(_applied("DATE_TRUNC", [value]), value=part)
 
@@ -257,8 +257,8 @@ class Translator:
         """Read DATE_DIFF."""
         unit = parsed.args.get("unit")
         part = "" if unit is None else str(unit.name).upper()
-        if part not in times.DIFF_PARTS:
-            known = ", ".join(sorted(times.DIFF_PARTS))
+        if part not in functions.DIFF_PARTS:
+            known = ", ".join(sorted(functions.DIFF_PARTS))
             raise InvalidQuery(f"DATE_DIFF takes a part ({known}), a start and an end; got {part or 'no part'}.")
         start, end = unified("DATE_DIFF", self.children(parsed, depth, "expression", "this"))
         return replace(_applied("DATE_DIFF", [start, end]), value=part)
@@ -310,7 +310,7 @@ def _added(sign: str, left: Node, right: Node) -> Node:
 def _applied(op: str, args: list[Node]) -> Node:
     """Return the checked node of an operation."""
     node = OPERATIONS[op].apply(op, args)
-    texts.check_constants(node)
+    check_constants(node)
     if node.type in (None, Type.BOOL) and op in ("GREATEST", "LEAST"):
         raise InvalidQuery(f"{op} takes numbers, text, dates or timestamps; '{node}' compares booleans.")
     return node

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.sql.tokens import dialect
+from holdfast.queries.tokens import dialect
 
 if TYPE_CHECKING:
     from sqlglot.tokens import Token  # type: ignore[attr-defined]
