@@ -249,7 +249,7 @@ def _margin(rows: int, count: int) -> float:
 
 def _checked(held: int, count: int) -> float:
     """How far a guess that holds can be off, its usual margin included, on so many held rows while guesses hold."""
-    found = holdfast.plan(rows=held, queries=count).readings
+    found = holdfast.plan(rows=2 * held, queries=count).readings
     beyond = next(one.margin for one in found if one.way == "checks" and "best" in one.pace)
     return beyond + usual_margin(0.5, held, explored=held)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,8 @@ def test_an_old_backup_hands_nothing_out_twice(rows: hf.RowSource, place: str | 
     done = restored(rows, place, copy)
     assert done.lost == 50
     assert "50 newer answers" in " ".join(done.sentences())
+    assert "they are lost, but their cost" in " ".join(done.sentences())
+    assert "it is lost, but its cost" in " ".join(replace(done, lost=1).sentences())
     with hf.Session(rows, ledger=place) as session:
         assert session.budget.answers_left == 140  # not 190
         session.ledger.verify()

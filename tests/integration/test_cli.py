@@ -74,7 +74,7 @@ def test_the_first_question_just_works(fresh):
     assert done.returncode == 0
     assert "share of dep_delay > 15" in done.stdout
     assert "━" in done.stdout  # the interval as a bar
-    assert "answers have no end: ±" in done.stderr
+    assert "no limit on questions: ±" in done.stderr
     assert "after 1,000 more" in done.stderr
 
 

@@ -29,7 +29,7 @@ def test_budget_and_price_say_what_comes_later(server: Running) -> None:
         assert data.budget.margin > budget.margin
     with server.client(server.token("eve")) as client:
         page = client.get("/datasets/flights", headers={"Accept": "text/html"}).text
-        assert "Answers have no end" in page
+        assert "There is no limit on questions" in page
         assert "1,000 more" in page
         left = client.post("/api/v1/datasets/flights/ask", json={"query": "dep_delay > 3"}).json()["left"]
         assert left == {"answers": None, "quota": None}

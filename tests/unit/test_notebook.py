@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from math import nan
 
 import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.questions.estimate import common_scale, interval_bar
 
 ROWS = pl.DataFrame({"x": range(20_000), "late": [i % 5 == 0 for i in range(20_000)]})
 
@@ -103,7 +105,21 @@ def test_a_long_question_is_shown_by_its_beginning_and_its_end() -> None:
 def test_tables_say_what_else_was_learned_and_on_which_scale() -> None:
     top = hf.Session({"c": ["a", "b"] * 5_000}, seed=1).top("c", longest=1)
     assert "any other: at most" in top._repr_html_()
-    assert "from 0 to 1" in top._repr_html_()
+    assert "from 0.4 to 0.6" in top._repr_html_()
+    groups = hf.Session({"x": [*range(1_000)] * 10}, seed=1).mean("x > 300", by="x > 600", groups=[True, False])
+    assert "from 0.4 to 1" in groups._repr_html_()
+
+
+def test_an_interval_that_says_nothing_does_not_stretch_the_scale_of_the_others() -> None:
+    record = hf.Session(ROWS, seed=1).mean("late").record
+    known, unknown = hf.Answer(0.21, 0.176, 0.246, record), hf.Answer(nan, 0.0, 1.0, record)
+    assert common_scale([known, unknown], (0.0, 1.0)) == (0.17, 0.25)
+    assert common_scale([unknown], (0.0, 1.0)) == (0.0, 1.0)
+    drawn = re.search(r'<rect x="([\d.]+)" y="3" width="([\d.]+)"', interval_bar(unknown, (0.1, 0.3)))
+    assert drawn is not None
+    x, width = map(float, drawn.groups())
+    assert x >= 0
+    assert x + width <= 162
 
 
 def test_a_board_names_the_best_so_far() -> None:

@@ -107,7 +107,8 @@ def _run(
     else:
         show(result)
     if begun and not before:
-        note(f"A new ledger begins: {location}. It is the only one of these rows; whoever asks them shares its budget.")
+        shared = "It is the only one for these rows: everyone who asks them shares its budget."
+        note(f"A new ledger begins: {location}. {shared}")
     note(f"{budget}; ledger {location}" + ("" if begun else ", which begins with the first answer"))
     return result
 
@@ -135,7 +136,7 @@ def _heading(answer: "AnyAnswer") -> str:
 def _show_answer(answer: "AnyAnswer") -> None:
     from holdfast.questions.answer import Answer
     from holdfast.questions.check import SAYS, CheckAnswer
-    from holdfast.questions.estimate import rounded_alike
+    from holdfast.questions.estimate import common_scale, rounded_alike
 
     say(answer.question, bold=True)
     if isinstance(answer, Answer):
@@ -147,8 +148,10 @@ def _show_answer(answer: "AnyAnswer") -> None:
         say(bar(estimate, answer.bounds))
     elif isinstance(answer, Mapping):
         texts = rounded_alike([estimate for _, estimate in answer.rows()])
+        every = list(answer.values())
+        scale = common_scale(every, every[0].bounds)
         lines = [
-            (label, value, f"[{low}, {high}]", bar(each, each.bounds, SHORT_BAR))
+            (label, value, f"[{low}, {high}]", bar(each, scale, SHORT_BAR))
             for (label, each), (value, low, high) in zip(answer.items(), texts, strict=True)
         ]
         table((_heading(answer), "value", "interval", ""), lines, right=(1,))

@@ -219,7 +219,11 @@ def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]"
     from holdfast.board import Board
 
     if not Path(board).is_dir():
-        raise InvalidArgument(f"BOARD must be a folder that `holdfast board make` wrote; got {board!r}.", name="board")
+        sealed = Path(board).with_name(f"{Path(board).stem}.board.holdfast")
+        meant = f" Did you mean {str(sealed)!r}?" if sealed.is_dir() else ""
+        raise InvalidArgument(
+            f"BOARD must be a folder that `holdfast board make` wrote; got {board!r}.{meant}", name="board"
+        )
     with Board(board, ledger=ledger) as opened:
         yield opened
 

@@ -126,6 +126,11 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         r"'\1' is text; \2 compares numbers. If it should be numbers, this shows which value of a CSV file is not:"
         r" holdfast open DATA --types '\1=number'.",
     ),
+    (
+        r"^A mean needs numbers or yes-or-no values; '(\w+)' is text\.(.*)$",
+        r"A mean needs numbers or yes-or-no values; '\1' is text.\2 If it should be numbers, this shows which value of"
+        r" a CSV file is not: holdfast open DATA --types '\1=number'.",
+    ),
     # Only in the library's own wording: a quoted question may compare a column of the same name.
     (rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}"),
 )

@@ -98,13 +98,14 @@ class Checks(Guarantee):
 
     @classmethod
     def readings(cls, goal: Goal, most: int | None) -> Iterator[Reading]:
-        """As checks of guesses, all of which held so far."""
-        each = min(goal.rows, most or goal.rows)
-        terms = cls.plan(replace(goal, rows_per_query=each, identical=True), *cls.planning.mechanisms)
+        """As checks of guesses, all of which held so far, where half of the rows are held back."""
+        held = max(1, goal.rows // 2)
+        each = min(held, most or held)
+        terms = cls.plan(replace(goal, rows=held, rows_per_query=each, identical=True), *cls.planning.mechanisms)
         if terms is not None:
             width = cls(terms).width(ChecksSoFar(goal.queries - 1, 0, 0))
-            note = "on rows that nobody sees, beyond the margin of a guess that holds"
-            yield Reading.of("checks", each, width, note, row=SCANNED_ROW if each == goal.rows else DRAWN_ROW)
+            note = "with half of the rows held back, beyond the margin of a guess that holds"
+            yield Reading.of("checks", each, width, note, row=SCANNED_ROW if each == held else DRAWN_ROW)
 
     # -- what may be asked ------------------------------------------------------------------------------------------
 

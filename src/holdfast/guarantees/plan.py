@@ -190,7 +190,7 @@ class Plan:
         extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
         promised = "every answer" if self.queries else "the expectation of every flip"
         after = "refused" if self.terms.ends else "answered, too, with wider margins"
-        alike = " All this holds if every row follows the same law." if self.terms.identical else ""
+        alike = " All this holds if all rows come from the same distribution." if self.terms.identical else ""
         return (
             f"{self.rows:,} {self.drawn} can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {promised} within {write_margin(self.margin)} of the population, all at once, with probability"

@@ -110,8 +110,10 @@ class Restored:
             if not self.lost:
                 return [back]
         if self.lost:
-            gone = f"{self.lost:,} newer answer{'' if self.lost == 1 else 's'} that {who} saw"
-            return [back, f"The backup lacked {gone}: they are lost, but their cost stays spent, and an entry says so."]
+            one = self.lost == 1
+            gone = f"{self.lost:,} newer answer{'' if one else 's'} that {who} saw"
+            lost = "it is lost, but its" if one else "they are lost, but their"
+            return [back, f"The backup lacked {gone}: {lost} cost stays spent, and an entry says so."]
         return [back, f"Nothing is missing at its end, as far as {who} saw."]
 
 

@@ -145,6 +145,12 @@ def build_histogram(
     value = rowwise(query, schema)
     if categories is None and bins is None:
         categories = declared_categories(value, schema)
+    if categories is None and bins is None and value.type is Type.FLOAT:
+        raise InvalidArgument(
+            "A histogram of numbers needs bins; their edges, such as 0, 15, 60, are declared, never read from the"
+            " data.",
+            name="bins",
+        )
     if categories is None and bins is None:
         raise InvalidArgument(
             f"A histogram needs either categories or bins: what is counted is declared, never read from the data."

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from math import frexp, inf, log
+from math import floor, frexp, inf, log, log10
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ class Guess(Folded):
         """The question in words."""
         rows = "1 row" if self.at_least == 1 else f"{self.at_least:,} rows"
         fewest = f", on at least {rows}" if self.group else ""
-        return f"{self._subject} is {self.guess:.15g} ± {self.margin:.15g}{fewest}"
+        return f"{self._subject} is {_beside(self.guess, self.margin)} ± {self.margin:.6g}{fewest}"
 
     @property
     def _subject(self) -> str:
@@ -283,6 +283,15 @@ def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, m
             totals[:, 0] += above.size, above.sum()
     totals[1] /= (high - low) * smaller
     return totals
+
+
+def _beside(guess: float, margin: float) -> str:
+    """Write a guess with no more digits than matter beside its margin.
+
+    >>> _beside(0.215826111317503, 0.01), _beside(12.5, 3.0), _beside(0.2, 0.0)
+    ('0.21583', '12.5', '0.2')
+    """
+    return f"{guess:.15g}" if margin <= 0 else f"{round(guess, 3 - floor(log10(margin))):.15g}"
 
 
 def text_nats(text: str, columns: Collection[str]) -> float:

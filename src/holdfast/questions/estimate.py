@@ -1,7 +1,7 @@
 """A value with its interval: in the units of a question, and written so that no end is rounded inward."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, floor, isnan, log10, nan
+from math import ceil, floor, isfinite, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import notebook
@@ -168,11 +168,36 @@ def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:
     return f"{first / unit:.{decimals}f}", f"{(last - first) / unit:.{decimals}f}"
 
 
+def common_scale(estimates: "Sequence[Estimate | Answer]", bounds: Interval) -> Interval:
+    """Return round ends, inside the bounds, of a scale for all intervals that say something.
+
+    >>> common_scale([Estimate(0.21, 0.176, 0.246), Estimate(0.16, 0.11, 0.22)], (0.0, 1.0))
+    (0.1, 0.3)
+    """
+    telling = [each for each in estimates if not each.too_few]
+    low, high = min((each.low for each in telling), default=0.0), max((each.high for each in telling), default=0.0)
+    if not (low < high and isfinite(high - low)):
+        return bounds
+    digits = -floor(log10(high - low))
+    unit = 10.0**-digits
+    first, last = round(floor(low / unit) * unit, digits), round(ceil(high / unit) * unit, digits)
+    return max(min(first, low), bounds[0]), min(max(last, high), bounds[1])
+
+
+def write_scale(scale: Interval) -> str:
+    """Head a column of bars on one scale.
+
+    >>> write_scale((0.0, 0.4))
+    'from 0 to 0.4'
+    """
+    return "from {} to {}".format(*map(write_bound, scale))
+
+
 def interval_bar(estimate: "Estimate | Answer", bounds: Interval = (0.0, 1.0), width: int = 160) -> notebook.Svg:
-    """Draw the interval inside the declared bounds as a small SVG."""
+    """Draw the interval as a small SVG, on a scale between the bounds."""
     low, high = bounds
     span = (high - low) or 1.0
-    a, v, b = (width * ((x - low) / span) for x in (estimate.low, estimate.value, estimate.high))
+    a, v, b = (width * min(max((x - low) / span, 0.0), 1.0) for x in (estimate.low, estimate.value, estimate.high))
     mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="{notebook.ORANGE}"/>'
     shown = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)

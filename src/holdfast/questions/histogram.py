@@ -19,7 +19,7 @@ from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOut
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, as_timestamp, estimate_of
-from holdfast.questions.estimate import Estimate, interval_bar, labeled_lines
+from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
@@ -85,8 +85,9 @@ def bars_text(bars: Bars) -> list[str]:
 def bars_html(labels: str, values: str, bars: Bars) -> str:
     """Return a table for a notebook, with a bar for every interval; `labels` and `values` head its columns."""
     lines = labeled_lines([(label, estimate_of(one)) for label, one in bars])
-    rows = [(*line, interval_bar(one)) for line, (_, one) in zip(lines, bars, strict=True)]
-    return notebook.table((labels, values, "interval", "from 0 to 1"), rows)
+    scale = common_scale([one for _, one in bars], (0.0, 1.0))
+    rows = [(*line, interval_bar(one, scale)) for line, (_, one) in zip(lines, bars, strict=True)]
+    return notebook.table((labels, values, "interval", write_scale(scale)), rows)
 
 
 def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answer], ...]:

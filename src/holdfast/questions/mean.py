@@ -31,10 +31,11 @@ from holdfast.questions.estimate import (
     NUMBERS,
     Estimate,
     Interval,
+    common_scale,
     interval_bar,
     labeled_lines,
-    write_bound,
     write_estimate,
+    write_scale,
 )
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import (
@@ -152,12 +153,12 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return "\n".join([*written, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        scale = "from {} to {}".format(*map(write_bound, self.bounds))
-        headings = (", ".join(self.by), "value", "interval", scale, "share of rows")
+        scale = common_scale(self.answers, self.bounds)
+        headings = (", ".join(self.by), "value", "interval", write_scale(scale), "share of rows")
         rows = []
         for line, answer, share in zip(labeled_lines(self._estimates()), self.answers, self.shares, strict=True):
             _, least, most = write_estimate(Estimate(share[0], *share), 4)
-            rows.append((*line, interval_bar(answer, self.bounds), f"[{least}, {most}]"))
+            rows.append((*line, interval_bar(answer, scale), f"[{least}, {most}]"))
         return notebook.table(headings, rows) + notebook.small(self.record.small_print)
 
 
@@ -355,7 +356,7 @@ def _cuts(slices: Sequence[float] | str | None) -> TypeGuard[Sequence[float] | s
 def _slices_hint(context: Context, measure: Share | Mean, draws: int) -> str | None:
     """Return the remark that large groups would be narrower in slices, where they may be."""
     if isinstance(measure, Mean) and worthwhile(context, draws):
-        return f"large groups are narrower for as much with slices {AUTO}"
+        return f"with slices {AUTO}, large groups would be narrower at the same price"
     return None
 
 

@@ -188,8 +188,8 @@ class Price:
 
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
-    "check": "checks have no end: {now} beyond the margin of a guess; with 1 in 100 wrong, {after} more of these",
-    "submit": "submissions have no end: {now} around what the grid tells; with 1 in 100 better, {after} more of these",
+    "check": "no limit on checks: {now} beyond the margin of a guess; with 1 in 100 wrong, {after} more of these",
+    "submit": "no limit on submissions: {now} around what the grid tells; with 1 in 100 better, {after} more of these",
 }
 
 
@@ -282,7 +282,7 @@ class Budget:
         if self.asks is not None:
             return NO_END[self.asks].format(now=now, after=after)
         if not self.answers_left and not self.ends:
-            return f"answers have no end: {now} now, {after} more"
+            return f"no limit on questions: {now} now, {after} more"
         left = f"{self.answers_left or 0:,} of {self.answers_total or 0:,} answers left at {now}"
         return left if self.ends else f"{left}, then wider: {after} more"
 

@@ -138,7 +138,8 @@ class _Compiler:
 
     def __init__(self, statement: Select, schema: Schema, rows: int) -> None:
         if statement.table.lower() != schema.dataset.lower():
-            raise UnknownName(f"No table {statement.table!r}: this is {schema.dataset!r}.", name=statement.table)
+            known = f"this one is called {schema.dataset!r}. Write FROM {identifier(schema.dataset)}."
+            raise UnknownName(f"No table {statement.table!r}: {known}", name=statement.table)
         self.statement, self.schema, self.rows = statement, schema, rows
         self.by = [from_text(self._unaliased(group), schema) for group in statement.groups]
         self.groups: list[Group] = list(product(*map(self._categories, self.by)))

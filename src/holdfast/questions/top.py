@@ -303,9 +303,10 @@ def top(
     cost, rows_read, work = context.price_all(releases)
     facts = {"top": start.identity, "longest": longest, "most": most}
     identity = context.identity(start, draws)
+    characters = "1 character" if longest == 1 else f"{longest} characters"
     return Question(
         kind=TOP.name,
-        text=f"up to {most} frequent texts of {value.text}, at most {longest} characters long",
+        text=f"up to {most} frequent texts of {value.text}, at most {characters} long",
         identity=None if identity is None else encode(facts | {"of": identity}),
         cost=Cost(cost.charge, statements),
         rows_read=rows_read,

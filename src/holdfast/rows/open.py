@@ -123,6 +123,8 @@ def open_rows(
             raise _on_the_web(str(data))
         if Path(data).is_dir():
             raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
+        if Path(data).suffix in (".holdfast", ".deck"):
+            raise RowSourceError(f"No folder {data}.", path=str(data))
         known = ", ".join(FORMATS)
         hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
         raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")

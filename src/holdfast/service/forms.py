@@ -83,7 +83,7 @@ def examples(schema: Schema, kind: str) -> dict[str, str]:
 
 
 def _condition(schema: Schema) -> str | None:
-    """Return a condition about a column: a number above the middle of its declared bounds, or else a boolean."""
+    """Return a condition about a column: a number above 0 or the middle of its declared bounds, or else a boolean."""
     number = next(iter(_numbers(schema)), None)
     boolean = next((column for column in schema if column.type is Type.BOOL), None)
     if number is None:
@@ -93,7 +93,8 @@ def _condition(schema: Schema) -> str | None:
 
 def _above(number: Column) -> str:
     low, high = number.bounds or (0.0, 0.0)
-    return f"{identifier(number.name)} > {_round((low + high) / 2)}"
+    middle = 0.0 if low < 0 < high else (low + high) / 2
+    return f"{identifier(number.name)} > {_round(middle)}"
 
 
 def _range(number: Column) -> str | None:

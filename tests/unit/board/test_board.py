@@ -130,7 +130,7 @@ def test_intervals_widen_with_improvements_and_say_so() -> None:
     assert before.margin < after.margin
     assert [more for more, _ in after.outlook] == [0, 1, 10, 100]
     assert [width for _, width in after.outlook] == sorted(width for _, width in after.outlook)
-    assert "submissions have no end" in str(after)
+    assert "no limit on submissions" in str(after)
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------

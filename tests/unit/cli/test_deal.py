@@ -69,7 +69,7 @@ def test_the_first_answer_says_that_a_ledger_begins(tmp_path: Path, capsys: pyte
     pl.DataFrame({"x": np.arange(50_000)}).write_parquet(path)
     assert "A new ledger" not in run(capsys, "ask", str(path), "x > 500", "--price")[2]
     _, out, err = run(capsys, "ask", str(path), "x > 500")
-    assert f"A new ledger begins: {path}.ledger. It is the only one of these rows" in err
+    assert f"A new ledger begins: {path}.ledger. It is the only one for these rows" in err
     assert "A new ledger" not in out
     assert "A new ledger" not in run(capsys, "ask", str(path), "x > 600")[2]
     code, _, err = run(capsys, "deal", str(path), str(tmp_path / "t.deck"), "--cards", "1e5")

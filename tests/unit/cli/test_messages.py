@@ -69,3 +69,5 @@ def test_a_column_of_text_that_should_be_numbers_leads_to_the_value_that_is_none
     """The note that says so comes only with the first question, when the file is read."""
     advised = spell("'dep_delay' is text; > 15 compares numbers.", {})
     assert advised.endswith("holdfast open DATA --types 'dep_delay=number'.")
+    of_a_mean = "A mean needs numbers or yes-or-no values; 'mass' is text. Ask for a share, or for a histogram."
+    assert spell(of_a_mean, {}).endswith("holdfast open DATA --types 'mass=number'.")

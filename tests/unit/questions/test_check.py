@@ -352,7 +352,7 @@ def test_the_budget_has_no_end_and_says_how_wide_checks_will_be(session: hf.Sess
     after = session.budget
     assert before.margin < after.margin < widths[2]  # which were to be wrong among a thousand, not in a row
     assert after.answers_left == before.answers_left
-    assert "no end" in str(after)
+    assert "no limit" in str(after)
     assert hf.Budget.from_dict(json.loads(json.dumps(after.to_dict()))) == after
 
 

@@ -196,7 +196,7 @@ def test_a_statement_has_a_price(session: hf.Session) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("SELECT AVG(x) FROM planes", "No table 'planes': this is 'flights'."),
+        ("SELECT AVG(x) FROM planes", "No table 'planes': this one is called 'flights'. Write FROM flights."),
         ("SELECT AVG(nothing) FROM flights", "No column 'nothing' in flights."),
         ("SELECT AVG(month) FROM flights", "AVG(month) needs the range of month. It is declared, never read"),
         ("SELECT MEDIAN(month) FROM flights", "open the session with bounds={'month': (low, high)}."),

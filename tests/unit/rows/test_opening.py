@@ -205,6 +205,21 @@ FILES = {
 }
 
 
+@pytest.mark.parametrize("name", ["flights.held.holdfast", "events.deck"])
+def test_a_folder_that_is_not_there_is_said_to_be_missing(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RowSourceError, match=f"No folder .*{name}"):
+        open_rows(tmp_path / name)
+
+
+def test_a_decimal_comma_in_a_column_of_numbers_is_recognized(tmp_path: Path) -> None:
+    path = write(tmp_path / "sums.csv", b"a;b\n1;1,5\n")
+    with pytest.raises(RowSourceError, match=r"'b' has a comma.*decimal=','"):
+        open_rows(path, separator=";", types={"b": "number"})
+    path = write(tmp_path / "lists.csv", b"a;b\n1;x,y\n")
+    with pytest.raises(RowSourceError, match="Declare what fits"):
+        open_rows(path, separator=";", types={"b": "number"})
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_bad_files_are_refused_without_quoting_them(name: str, tmp_path: Path) -> None:
     content, fact = FILES[name]

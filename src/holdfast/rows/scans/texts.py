@@ -358,11 +358,24 @@ class CsvFiles:
                 f"{self._where}, {row}: the value of {column!r} is {text!r}, not of type {type_}. If values are missing"
                 f" there, say so when opening: null_values={[text]!r}."
             )
+        if type_ is Type.FLOAT and _number_with_comma(text):
+            return RowSourceError(
+                f"{self._where}, {row}: the value of {column!r} has a comma, so it is not of type {type_}. If it is a"
+                " decimal comma, say so when opening: decimal=','."
+            )
         why = "as declared" if column in dict(self._dialect.types) else f"as its first {LOOK_AHEAD:,} rows suggest"
         return RowSourceError(
             f"{self._where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all"
             f" values, for example types={{{column!r}: 'text'}}."
         )
+
+
+def _number_with_comma(text: str) -> bool:
+    try:
+        float(text.replace(",", ".", 1))
+    except ValueError:
+        return False
+    return "," in text
 
 
 class Unbroken(Exception):
