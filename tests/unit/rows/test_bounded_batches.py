@@ -1,5 +1,6 @@
 """Tables with long texts are read, hashed, written and dealt in pieces of so many bytes, not only of so many rows."""
 
+import struct
 import subprocess
 import sys
 from collections.abc import Generator
@@ -268,3 +269,51 @@ def test_memory_does_not_grow_with_a_text_file(name: str, header: str, line: str
     rows, megabytes = map(int, measured.stdout.split())
     assert rows == times // 100 * 100
     assert megabytes < 300
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "footer",
+    [b"\x19\xf1" + varint(1 << 40), b"\x15" + b"\xff" * (1 << 20)],
+    ids=["a list of 2^40 truths", "a number of a megabyte"],
+)
+def test_a_damaged_footer_takes_no_time(tmp_path: Path, footer: bytes) -> None:
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1" + footer + struct.pack("<I4s", len(footer), b"PAR1"))
+    program = "import sys; from pathlib import Path; from holdfast.rows.scans.parquet import required_columns"
+    program += "; assert not required_columns(Path(sys.argv[1]), 'Parquet')"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=20)
+
+
+def test_files_with_large_row_groups_are_opened_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(parquet, "LARGE", 1)
+    for number in range(5):
+        FRAME.write_parquet(tmp_path / f"{number}.parquet")
+    opened: list[pq.ParquetFile] = []
+    most = 0
+
+    class Counted(pq.ParquetFile):  # type: ignore[misc]
+        def __init__(self, *args: object, **options: object) -> None:
+            nonlocal most
+            super().__init__(*args, **options)
+            opened.append(self)
+            most = max(most, sum(not each.closed for each in opened))
+
+    monkeypatch.setattr(pq, "ParquetFile", Counted)
+    found = scan_path(tmp_path, Dialect())
+    assert found is not None
+    found.open()
+    assert sum(batch.height for batch in found.batches()) == 5 * ROWS
+    assert len(opened) == 10
+    assert most == 1
+    assert all(each.closed for each in opened)

@@ -299,3 +299,66 @@ def test_every_block_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (folder / "00000.values.npy").write_bytes(changed)
         with pytest.raises(RowSourceError, match="is damaged"):
             open_rows(folder)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_what_the_system_lacks_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    rows = open_rows(path)
+    assert isinstance(rows, FolderRows)
+    with monkeypatch.context() as lacking:
+
+        def refuse(self: Path, *args: object, **options: object) -> object:
+            raise OSError(code, os.strerror(code))
+
+        lacking.setattr(Path, "open", refuse)
+        with pytest.raises(RowSourceError, match=r"^Cannot read .*\.npy: "):
+            rows.verify()
+    rows.require_sound()
+    rows.verify()
+    rows.close()
+
+
+@pytest.mark.usefixtures("large")
+def test_a_check_that_lacked_a_file_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, refused = Path.open, []
+
+    def refuse_once(self: Path, *args: object, **options: object) -> object:
+        if self.name.endswith(".values.npy") and threading.current_thread() in checks() and not refused:
+            refused.append(self.name)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(self, *args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(array_files, "_LATER", 0.01)
+    monkeypatch.setattr(Path, "open", refuse_once)
+    zero(path, "00001.values.npy")
+    with hf.Session(folder_of(path), queries=10) as session:
+        finish_check()  # which it does when it has found the damage
+        assert refused
+        with pytest.raises(RowSourceError, match=r"00001\.values\.npy does not hold"):
+            session.mean("flag")
+
+
+FEW_FILES = """
+import resource, sys
+import holdfast as hf
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+for kept in sys.argv[1:]:
+    try:
+        print(hf.deal(kept, kept + ".deck", cards=10) if kept.endswith(".parquet") else hf.open(kept))
+    except hf.RowSourceError as refused:
+        print(refused)
+"""
+
+
+@pytest.mark.slow
+def test_more_columns_than_a_process_may_have_open_files(tmp_path: Path) -> None:
+    table = tmp_path / "wide.parquet"
+    pl.DataFrame({f"column {i}": [1.0, 2.0] for i in range(200)}).write_parquet(table)
+    folder = open_rows(table).location
+    command = [sys.executable, "-c", FEW_FILES, str(folder), str(table)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == 2
+    assert all(
+        line.endswith("too many open files; a column takes one to three, so allow more: ulimit -n 65536.")
+        for line in lines
+    )

@@ -1,5 +1,7 @@
 """A deck: dealt whole or not at all, every card once, used up in order, never rewound."""
 
+import errno
+import os
 import shutil
 import tracemalloc
 from collections import Counter
@@ -7,6 +9,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +23,7 @@ from holdfast.queries.build import build_mean
 from holdfast.rows import fingerprint as content_
 from holdfast.rows.columns import PackedText
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import dealing
+from holdfast.rows.decks import dealing, sorting
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.rows.decks.sorting import Runs, in_order
@@ -373,6 +377,58 @@ def test_a_table_that_changes_while_it_is_dealt_is_refused(
     with pytest.raises(RowSourceError, match="changed while it was dealt"):
         deal(table, tmp_path / "d.deck", cards=10)
     assert not (tmp_path / "d.deck").exists()
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o600, 0o700), (0o644, 0o755)])
+def test_who_may_read_the_file_may_read_its_deck(table: Path, file: int, folder: int) -> None:
+    table.chmod(file)
+    before = os.umask(0o022)
+    try:
+        deal(table, table.with_name("shared.deck"), cards=100)
+    finally:
+        os.umask(before)
+    cards = table.with_name("shared.deck") / "0001"
+    assert cards.stat().st_mode & 0o777 == folder
+    assert {each.stat().st_mode & 0o777 for each in cards.iterdir()} == {0o644}  # the folder keeps others out
+
+
+def test_a_full_disk_is_told_in_words(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sorting, "write_at", full)
+    with pytest.raises(RowSourceError, match=r"^Cannot write .*events\.deck: No space left on device\."):
+        deal(table, table.with_name("events.deck"), cards=100)
+    assert not table.with_name("events.deck").exists()
+
+
+def test_nothing_is_read_ahead_once_the_runs_are_closed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dealing, "block_for", lambda sample: 50)
+    monkeypatch.setattr(sorting, "_CACHED", 1)
+    monkeypatch.setattr(sorting, "_ENOUGH", 4)  # about 29 ranges, of which about 20 are needed
+    real, closed, late = Runs._sorted, [], []
+
+    def slowly(self: Runs, secret: bytes, begin: int, number: int) -> Any:
+        sleep(0.3 if number > 16 else 0.0)
+        late.extend(closed)
+        return real(self, secret, begin, number)
+
+    def close(self: Runs) -> None:
+        real_close(self)
+        closed.append(True)
+
+    real_close = Runs.close
+    monkeypatch.setattr(Runs, "_sorted", slowly)
+    monkeypatch.setattr(Runs, "close", close)
+    deal(table, table.with_name("events.deck"), cards=1_000)
+    sleep(0.5)
+    assert closed
+    assert not late
+
+
+def test_the_last_places_belong_to_the_last_range() -> None:
+    places = np.array([cards_.PLACES - 1, cards_.PLACES - 2], np.uint64)
+    assert cards_.ranges_of(places, 3).tolist() == [2, 2]  # three times a third of them is two less
 
 
 def test_cards_are_not_rows(deck: Deck) -> None:

@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.disk import array_files, column_writer, ingest
+from holdfast.rows.disk import array_files, column_writer, ingest, partial
 from holdfast.rows.disk.array_files import MappedArray, populate_in_background
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.disk.partial import write_whole
@@ -306,3 +306,18 @@ def test_a_small_file_that_cannot_be_written_leaves_the_old_one_and_nothing_else
     monkeypatch.undo()
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_whoever_is_interrupted_while_waiting_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(handle: int, how: int) -> None:
+        held.append(handle)
+        raise KeyboardInterrupt
+
+    held: list[int] = []
+    monkeypatch.setattr(partial.fcntl, "flock", interrupt)
+    with pytest.raises(KeyboardInterrupt), partial.locked_partial(tmp_path / "t.holdfast"):
+        pass
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held[0])

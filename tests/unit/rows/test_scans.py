@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,9 @@ from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck
 from holdfast.rows.disk import ingest
 from holdfast.rows.disk.folder import FolderRows
+from holdfast.rows.engines.ray import scan as ray_scan
 from holdfast.rows.open import find_scan, open_rows
-from holdfast.rows.scans import scan, texts
+from holdfast.rows.scans import files, scan, texts
 from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.scan import ColumnsLeftOut, LazyScan
 from holdfast.rows.scans.texts import Dialect
@@ -526,3 +529,56 @@ def test_an_iceberg_table_at_one_snapshot(tmp_path: Path) -> None:
 def test_batches_are_small(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "BATCH", 100)
     same(open_rows(parts))
+
+
+def test_a_line_with_too_many_values_after_a_very_long_one(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("a,b\n1," + "x" * 200_000 + "\n1,2,3\n")
+    with pytest.raises(RowSourceError, match=r"^Cannot read .*long\.csv as CSV"):
+        open_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n1,2,3,4\n".encode("utf-16"), "line 3: 4 values, where the header has 2 columns"),
+        ("a,b\n1,2\n".encode("utf-16") + b"\x00", "its text is not utf-16, or is cut off"),
+    ],
+)
+def test_what_is_wrong_with_a_file_in_two_bytes_a_character(tmp_path: Path, text: bytes, message: str) -> None:
+    path = tmp_path / "two.csv"
+    path.write_bytes(text)
+    with pytest.raises(RowSourceError, match=message):
+        open_rows(path, encoding="utf-16")
+
+
+def test_copies_in_another_encoding_do_not_outlive_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(copies))
+    path = tmp_path / "old.csv"
+    path.write_bytes("name,x\ncafé,1\n".encode("latin-1"))
+    with pytest.raises(InvalidArgument, match="complete must name") as refused:
+        open_rows(path, encoding="latin-1", null_values=["1"], complete=["x"])
+    assert not list(copies.iterdir()), refused  # which refers to everything that was under way
+
+
+def test_an_address_that_is_no_pattern_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ModuleType("obstore")
+    monkeypatch.setitem(sys.modules, "obstore", store)
+    for name, content in (("exceptions", {"BaseError": OSError}), ("store", {"from_url": lambda url: None})):
+        module = ModuleType(f"obstore.{name}")
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, f"obstore.{name}", module)
+    with pytest.raises(RowSourceError, match=r"s3://lake/\[z-a\]\.parquet is not a pattern"):
+        find_scan("s3://lake/[z-a].parquet")
+
+
+def test_ray_reads_files_that_its_workers_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray, data = ModuleType("ray"), ModuleType("ray.data")
+    ray.data, data.Dataset = data, type("Dataset", (), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+    monkeypatch.setattr(files, "listed", lambda address: files.Listed((f"{address}/1.parquet",), "state"))
+    with pytest.raises(InvalidArgument, match="source must be Parquet files for Ray"):
+        ray_scan("s3://lake/events/*.parquet")

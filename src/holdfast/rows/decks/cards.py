@@ -82,10 +82,11 @@ def width_of(ranges: int) -> int:
 def ranges_of(places: NDArray[np.uint64], ranges: int) -> NDArray[np.uint16]:
     """Return the range of every place.
 
-    >>> ranges_of(np.array([0, width_of(3) - 1, width_of(3), 3 * width_of(3) - 1], np.uint64), 3).tolist()
+    >>> ranges_of(np.array([0, width_of(3) - 1, width_of(3), PLACES - 1], np.uint64), 3).tolist()
     [0, 0, 1, 2]
     """
-    return (places // np.uint64(width_of(ranges))).astype(np.uint16)
+    found = (places // np.uint64(width_of(ranges))).clip(max=np.uint64(ranges - 1))  # the last few places are left over
+    return found.astype(np.uint16)
 
 
 class Ranged(NamedTuple):

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import exists, file_beside
 from holdfast.ledger.witness import BOARD, SPLIT
@@ -20,6 +20,7 @@ from holdfast.rows.decks.deck import Deck, deals_in, require_complete
 from holdfast.rows.decks.sorting import MOST
 from holdfast.rows.disk.asked import asked
 from holdfast.rows.disk.folder import Manifest
+from holdfast.rows.disk.ingest import unwritable
 from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.open import dialect_of, find_scan, target_of
@@ -135,6 +136,10 @@ def deal(
                 declared = {*complete, *(each.name for each in (there.columns if there else ()) if not each.nullable)}
                 job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct, checks)
                 job.run(next, engine, scratch)
+        except HoldfastError:
+            raise
+        except OSError as problem:
+            raise unwritable(paths[0], problem, "Deal again where there is room: what was dealt is lost.") from None
         finally:
             for path in paths:
                 with suppress(OSError):

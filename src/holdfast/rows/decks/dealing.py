@@ -8,7 +8,7 @@ same cards.
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
@@ -144,8 +144,8 @@ class Job:
                         kept_count = 0 if kept is None else kept.division.kept
                         dealt = Dealt(all_drawn, fingerprint, firsts[path], which, begun.deck, kept_count, order)
                         done = 0 if runs.placing is None else self._in_order(path).read()
-                        ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
-                        self._write(runs, ordered, path, dealt, done)
+                        with closing(runs.ordered(secret, advance, i * per, (i + 1) * per, done)) as ordered:
+                            self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
         self,

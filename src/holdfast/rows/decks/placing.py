@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
+def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made, None, None]:
     """Yield the result for each item, in order, while threads work on the next items."""
     with ThreadPoolExecutor(THREADS) as pool:
         waiting: deque[Future[Made]] = deque()
@@ -217,7 +217,8 @@ class Placing:
     def _make(self, column: int, what: str, which: int, size: int) -> None:
         path = self._path(column, what, which)
         made = path.with_suffix(".new")  # renamed at the end: an existing file of marks must have its final length
-        file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # Like all files of the deck: its folder decides who may read it.
+        file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             os.ftruncate(file, self._length(which, size))
         finally:

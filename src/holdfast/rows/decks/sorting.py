@@ -14,7 +14,8 @@ resume after this one dies.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.random import Generator
+from numpy import random
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
@@ -293,7 +294,7 @@ class Runs:
 
     def ordered(
         self, secret: bytes, advance: Callable[[int], Any], first: int, last: int, done: int = 0
-    ) -> Iterator[Block]:
+    ) -> Generator[Block, None, None]:
         """Yield the cards of ranges `first` to `last` - 1, in order.
 
         Parameters
@@ -307,9 +308,10 @@ class Runs:
         done
             For how many of them the numbers are already in order in their final location.
         """
-        for block in ahead(partial(self._sorted, secret, first + done), range(first, last)):
-            advance(block.cards)
-            yield block
+        with closing(ahead(partial(self._sorted, secret, first + done), range(first, last))) as blocks:
+            for block in blocks:
+                advance(block.cards)
+                yield block
 
     def _sorted(self, secret: bytes, begin: int, number: int) -> Block:
         pieces, lengths = [(run, *self._cut(run.at, number)) for run in self._runs], None
@@ -446,7 +448,7 @@ def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple
     return np.repeat(shift, each) + np.arange(ends[-1] if ends.size else 0), each
 
 
-def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], Generator]) -> NDArray[np.int64]:
+def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], random.Generator]) -> NDArray[np.int64]:
     """Return the sorted order of offsets below `width`; equal ones are put in random order.
 
     Parameters
@@ -474,7 +476,7 @@ def _at(run: SortedRun, i: int, begin: int) -> tuple[str, int]:
     return dtype, at + begin * np.dtype(dtype).itemsize
 
 
-def _chance(secret: bytes, number: int) -> Generator:
+def _chance(secret: bytes, number: int) -> random.Generator:
     return keyed_generator(sha256(secret + f"order of range {number}".encode()).digest())
 
 

@@ -15,18 +15,19 @@ The comparison reads files, never their mappings: if a file is truncated, a read
 kills the process.
 """
 
+import errno
 import os
 import struct
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -38,6 +39,8 @@ BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
 AT_ONCE = 64 << 20  # folders and files up to this many bytes are compared with their hashes before they are used
 _RESTS = 3  # pause three times as long as reading took: at most a quarter of one core
+_NO_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that say nothing about a file
+_LATER = 60.0  # seconds until a comparison that met one of them is made again
 _AGAIN = 24 * 3600.0  # seconds from one full comparison to the next
 
 
@@ -147,9 +150,10 @@ class DataCheck:
         return True
 
     def _compare_one(self, name: str) -> None:
-        for seconds in self._compared(name):
-            if self._stop.wait(_RESTS * seconds):
-                return
+        with suppress(RowSourceError):  # the next full comparison includes it
+            for seconds in self._compared(name):
+                if self._stop.wait(_RESTS * seconds):
+                    return
 
     def hurry(self, names: Sequence[str]) -> None:
         """Let the background comparison check these files next."""
@@ -160,11 +164,15 @@ class DataCheck:
         if sys.platform == "linux":  # where threads have their own priority
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        while self._fault is None and not stop.wait(_AGAIN if self._passed else 0):
-            for seconds in self._all_compared():
-                if stop.wait(_RESTS * seconds):
-                    return
-            self._passed = True
+        pause = _AGAIN if self._passed else 0.0
+        while self._fault is None and not stop.wait(pause):
+            try:
+                for seconds in self._all_compared():
+                    if stop.wait(_RESTS * seconds):
+                        return
+                self._passed, pause = True, _AGAIN
+            except RowSourceError:
+                pause = _LATER
 
     def _all_compared(self) -> Iterator[float]:
         waiting = dict.fromkeys(self._files)
@@ -195,8 +203,10 @@ class DataCheck:
                     yield time.monotonic() - began
         except FileNotFoundError:
             return  # the folder was replaced
-        except OSError:  # the disk cannot read it
-            self.report(name)
+        except OSError as problem:
+            if problem.errno in _NO_FAULT:
+                raise RowSourceError(f"Cannot read {self._folder / name}: {reason(problem)}.") from None
+            self.report(name)  # the disk cannot read it
 
 
 def file_hashes(path: Path) -> tuple[str, ...]:
@@ -321,7 +331,7 @@ class MappedArray:
 
     def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int, advice: int = mmap.MADV_RANDOM) -> None:
         self.name = path.name
-        with _opened(path) as file:
+        with _readable(path), path.open("rb") as file:
             try:
                 version = np.lib.format.read_magic(file)
                 read = {(1, 0): np.lib.format.read_array_header_1_0}.get(version, np.lib.format.read_array_header_2_0)
@@ -379,11 +389,21 @@ class MappedArray:
             self._map.madvise(mmap.MADV_WILLNEED, page, mmap.PAGESIZE)
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        return path.open("rb")
+        yield
+    except RowSourceError:
+        raise
     except OSError as problem:
-        raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
+        raise RowSourceError(f"Cannot read {path}: {reason(problem)}.") from None
+
+
+def reason(problem: OSError) -> str:
+    """Return the system's words for an error; for a limit on open files, with what to do."""
+    if problem.errno == errno.EMFILE:
+        return "too many open files; a column takes one to three, so allow more: ulimit -n 65536"
+    return problem.strerror or type(problem).__name__
 
 
 def spare_memory() -> float:

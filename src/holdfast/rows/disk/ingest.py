@@ -10,6 +10,7 @@ and database queries start over. Rows grouped by unit are hashed in the order of
 all of them have been read, grouping them resumes, without reading the table again; before that, it starts over.
 """
 
+import errno
 import json
 import re
 import shutil
@@ -24,7 +25,7 @@ import polars as pl
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
-from holdfast.rows.disk.array_files import Incomplete
+from holdfast.rows.disk.array_files import Incomplete, reason
 from holdfast.rows.disk.asked import asked, refuse_other_rows, refuse_other_unit
 from holdfast.rows.disk.column_writer import DICTIONARY_BYTES, ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
@@ -81,9 +82,13 @@ def ingest(
     except RowSourceError:
         raise
     except OSError as problem:
-        raise RowSourceError(
-            f"Cannot write {folder}: {problem.strerror}. Choose another place with folder=...", path=str(folder)
-        ) from None
+        raise unwritable(folder, problem, "Choose another place with folder=...") from None
+
+
+def unwritable(folder: Path, problem: OSError, way_out: str) -> RowSourceError:
+    """Return the error for a folder that cannot be written: a full disk, missing permissions, too many columns."""
+    hint = "" if problem.errno == errno.EMFILE else f" {way_out}"
+    return RowSourceError(f"Cannot write {folder}: {reason(problem)}.{hint}", path=str(folder))
 
 
 def _up_to_date(

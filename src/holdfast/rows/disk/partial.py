@@ -41,8 +41,13 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
             handle = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
             continue  # just renamed by its owner
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if _is_at(partial, handle):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            here = _is_at(partial, handle)
+        except BaseException:  # interrupted while waiting
+            os.close(handle)
+            raise
+        if here:
             break
         os.close(handle)  # the folder we waited for was finished and renamed: try again
     interrupted = False

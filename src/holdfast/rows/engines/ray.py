@@ -33,8 +33,8 @@ def scan(table: Any) -> FileScan:
             raise InvalidArgument("source must be a Ray dataset that was read from Parquet files.", name="source")
         table = [Path("/" + each.removeprefix("file://").lstrip("/")) for each in files]
     found = scan_paths(table, Dialect()) if isinstance(table, list | tuple) else scan_path(table, Dialect())
-    if found is None or found.format != "Parquet":
-        raise InvalidArgument("source must be Parquet files for Ray.", name="source")
+    if found is None or found.format != "Parquet" or not found.files:
+        raise InvalidArgument("source must be Parquet files for Ray, in folders that its workers see.", name="source")
     return found
 
 

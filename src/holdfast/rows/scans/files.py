@@ -163,6 +163,11 @@ class FileScan(LazyScan):
         size = sum(path.stat().st_size for path in self.files)
         return max(1, min(scan.BATCH, rows * (batches.BATCH_BYTES // 4) // max(1, size)))
 
+    def close(self) -> None:
+        """Delete copies of files in another encoding."""
+        if isinstance(self._text, CsvFiles):
+            self._text.close()
+
     @property
     def _partitioned(self) -> bool:
         """Whether names of folders, such as year=2024, are columns."""
@@ -229,7 +234,10 @@ def listed(address: str) -> Listed:
     parts = urlsplit(address)
     scheme = {"gcs": "gs"}.get(parts.scheme, parts.scheme)
     key, base = address.split("://", 1)[1].partition("/")[2], f"{parts.scheme}://{parts.netloc}"
-    matches = re.compile(_pattern(key))
+    try:
+        matches = re.compile(_pattern(key))
+    except re.error:
+        raise RowSourceError(f"{address} is not a pattern: what is in brackets is no range.", path=address) from None
     try:
         store = from_url(f"{scheme}://{parts.netloc}")
         found = [each for batch in obstore.list(store, prefix=_prefix(key)) for each in batch]

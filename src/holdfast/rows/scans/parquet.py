@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from holdfast.rows import batches
+from holdfast.rows.scans.scan import skipping
 
 LARGE = 16 << 20  # bytes of a row group, uncompressed
 _MOST_AT_ONCE = 1 << 14  # rows
@@ -59,14 +60,14 @@ class RowGroups:
 
     Parameters
     ----------
-    files
-        PyArrow's view of the files.
+    paths
+        The files.
     schema
         The columns to read.
     """
 
-    def __init__(self, files: Sequence[Any], schema: pl.Schema) -> None:
-        self._files, self._schema = files, schema
+    def __init__(self, paths: Sequence[Path], schema: pl.Schema) -> None:
+        self._paths, self._schema = paths, schema
 
     @classmethod
     def of(cls, paths: Sequence[Path], schema: pl.Schema) -> "RowGroups | None":
@@ -78,36 +79,47 @@ class RowGroups:
             return None
         try:
             import pyarrow as pa
-            import pyarrow.parquet as pq
+            import pyarrow.parquet  # part of it that may be missing
         except ImportError:
             return None
         try:
-            files = [pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) for path in paths]
-            large = any(_largest(file) > LARGE for file in files)
-            if large and all(_agree(file, schema) for file in files):
-                return cls(files, schema)
+            large, agree = False, True
+            for path in paths:  # one at a time: there may be more than a process may have open
+                with _page_by_page(path) as file:
+                    large, agree = large or _largest(file) > LARGE, agree and _agree(file, schema)
+            if large and agree:
+                return cls(paths, schema)
         except (pa.ArrowException, OSError, pl.exceptions.PolarsError):
             pass  # damaged, or not what Polars takes them for: Polars reports it
         return None
 
     def read(self, after: int) -> Iterator[pl.DataFrame]:
         """Yield the rows in order, without the first `after`; raises errors of PyArrow."""
+        for path in self._paths:
+            with _page_by_page(path) as file:
+                for number in range(file.num_row_groups):
+                    group = file.metadata.row_group(number)
+                    if after >= group.num_rows:
+                        after -= group.num_rows
+                        continue
+                    yield from skipping(self._read(file, number, group), after)
+                    after = 0
+
+    def _read(self, file: Any, number: int, group: Any) -> Iterator[pl.DataFrame]:
         import pyarrow as pa
 
-        for file in self._files:
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                if after >= group.num_rows:
-                    after -= group.num_rows
-                    continue
-                each = max(1, group.total_byte_size // max(1, group.num_rows))
-                rows = max(1, min(_MOST_AT_ONCE, batches.BATCH_BYTES // 4 // each))
-                for batch in file.iter_batches(rows, [number], self._schema.names()):
-                    frame = pl.DataFrame([each.cast(self._schema[each.name]) for each in pl.DataFrame(batch)])
-                    yield frame.slice(after)
-                    after -= min(after, batch.num_rows)
-                    del batch
-                    pa.default_memory_pool().release_unused()
+        each = max(1, group.total_byte_size // max(1, group.num_rows))
+        rows = max(1, min(_MOST_AT_ONCE, batches.BATCH_BYTES // 4 // each))
+        for batch in file.iter_batches(rows, [number], self._schema.names()):
+            yield pl.DataFrame([each.cast(self._schema[each.name]) for each in pl.DataFrame(batch)])
+            del batch
+            pa.default_memory_pool().release_unused()
+
+
+def _page_by_page(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
 def _largest(file: Any) -> int:
@@ -173,6 +185,8 @@ class _Thrift:
         if kind == 9:
             head = self._byte()
             count = self._varint() if head >> 4 == 15 else head >> 4
+            if count > len(self._data):  # an item has at least a byte
+                raise ValueError
             return [self._value(head & 15) for _ in range(count)]
         if kind == 12:
             return self.struct()
@@ -191,6 +205,8 @@ class _Thrift:
         while (byte := self._byte()) & 128:
             value |= (byte & 127) << shift
             shift += 7
+            if shift > 63:
+                raise ValueError
         return value | byte << shift
 
     def _zigzag(self) -> int:

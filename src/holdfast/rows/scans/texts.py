@@ -16,6 +16,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -178,13 +179,18 @@ class CsvFiles:
         copies = []
         for path in self._files:
             copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
-            self._copies.append(copy)  # keep it until the scan is deleted
+            self._copies.append(copy)
             with path.open(encoding=self._dialect.encoding, newline="") as file:
                 while text := file.read(1 << 20):
                     copy.write(text)
             copy.flush()
             copies.append(Path(copy.name))
         return copies
+
+    def close(self) -> None:
+        """Delete the copies in UTF-8."""
+        while self._copies:
+            self._copies.pop().close()
 
     def _csv(self, types: Mapping[str, pl.DataType], **options: Any) -> pl.LazyFrame:
         return pl.scan_csv(self._read, schema=types, **self._options, **options)
@@ -314,27 +320,48 @@ class CsvFiles:
 
     def fault(self) -> str | None:
         """Return a message about the line that is not in the encoding, or has more values than there are columns."""
-        encoding, separator = self._dialect.encoding, self._options["separator"]
         for path in self._files:
-            with path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    try:
-                        line.decode(encoding)
-                    except UnicodeDecodeError:
-                        way_out = "If it is an older file, try encoding='latin-1'."
-                        if number == 1 and line.startswith(_BYTE_ORDER):
-                            way_out = "It begins as UTF-16 does: say encoding='utf-16'."
-                        return f"{path}, line {number}: its text is not {encoding}. {way_out}"
-            with path.open(encoding=encoding, newline="") as text:
-                rows = csv.reader(text, delimiter=separator)
-                names = next(rows, [])
-                width = len(names)
-                for row in rows:
-                    if len(row) > width:
-                        return self._another_separator(names) or (
-                            f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
-                            f" a value contains {separator!r}, put it in double quotes."
-                        )
+            fault = self._not_encoded(path)
+            if fault is None:
+                with suppress(csv.Error):  # what its reader does not take, such as very long values, may be sound
+                    fault = self._too_wide(path)
+            if fault is not None:
+                return fault
+        return None
+
+    def _not_encoded(self, path: Path) -> str | None:
+        encoding = self._dialect.encoding
+        if "\n".encode(encoding) != b"\n":  # such as UTF-16, whose bytes do not tell where lines end
+            try:
+                with path.open(encoding=encoding) as text:
+                    while text.read(1 << 20):
+                        pass
+            except UnicodeDecodeError:
+                return f"{path}: its text is not {encoding}, or is cut off."
+            return None
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    line.decode(encoding)
+                except UnicodeDecodeError:
+                    way_out = "If it is an older file, try encoding='latin-1'."
+                    if number == 1 and line.startswith(_BYTE_ORDER):
+                        way_out = "It begins as UTF-16 does: say encoding='utf-16'."
+                    return f"{path}, line {number}: its text is not {encoding}. {way_out}"
+        return None
+
+    def _too_wide(self, path: Path) -> str | None:
+        separator = self._options["separator"]
+        with path.open(encoding=self._dialect.encoding, newline="") as text:
+            rows = csv.reader(text, delimiter=separator)
+            names = next(rows, [])
+            width = len(names)
+            for row in rows:
+                if len(row) > width:
+                    return self._another_separator(names) or (
+                        f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
+                        f" a value contains {separator!r}, put it in double quotes."
+                    )
         return None
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
