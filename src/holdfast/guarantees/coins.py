@@ -10,19 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import e
+from typing import Any
 
 import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
-from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
 MOST_RANDOM_OF_BOTH = 0.175  # the same for two groups: from here on, a pass for each gives a narrower difference
-FEW_GROUPS = 16  # up to this many groups, one by one is faster than arrays
+FEW_SHARES, FEW_GROUPS = 11, 14  # up to so many, one by one is faster than arrays
 ALONE = 0.25  # part of the level of two groups' intervals for each group alone; the rest is for their difference
+
+
+def as_pairs(ends: Any) -> list[Interval]:
+    """Return the intervals whose lower ends are in the first row of an array, and upper ends in the second."""
+    return list(zip(*ends.tolist(), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,15 @@ class CoinGuarantee(AnswerGuarantee):
     @abstractmethod
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """Return the same for a group whose posterior share is at least `share`, which is positive."""
+
+    def widen_all(self, means: Any) -> list[Interval]:
+        """Return what `widen` does for many means: their lower ends, and their upper ends, in two rows."""
+        return [self.widen(mean) for mean in as_pairs(means)]
+
+    def widen_groups(self, means: Any, shares: Any) -> list[Interval]:
+        """Return what `widen_group` does for many groups with at least these `shares`, which may be 0."""
+        each = zip(as_pairs(means), shares.tolist(), strict=True)
+        return [self.widen_group(mean, share) if share > 0 else EVERYTHING for mean, share in each]
 
     @abstractmethod
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
@@ -90,11 +105,14 @@ class CoinGuarantee(AnswerGuarantee):
         return self.widen(mean)
 
     def shares(self, release: Release, count: int) -> list[Interval]:
-        """The same, for all outcomes at once."""
+        """The same, for all outcomes; if they are many, at once, in arrays."""
         tally, mass = self.tally(release), self.terms.mass
         counts, outcomes = [tally.counts[outcome] for outcome in tally.reported[:count]], len(tally.counts)
-        ends = clopper_pearson_each(counts, tally.draws, self.level)
-        return [self.widen(posterior_means.debiased(each, outcomes=outcomes, mass=mass)) for each in ends]
+        if count > FEW_SHARES:
+            ends = (np.array(clopper_pearsons(counts, tally.draws, self.level)) - mass) / (1 - outcomes * mass)
+            return self.widen_all(np.minimum(1.0, np.maximum(0.0, ends)))
+        each = clopper_pearson_each(counts, tally.draws, self.level)
+        return [self.widen(posterior_means.debiased(ends, outcomes=outcomes, mass=mass)) for ends in each]
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""
@@ -142,18 +160,15 @@ class CoinGuarantee(AnswerGuarantee):
             for part in range(count)
         ]
         draws, mass, level = releases[0][0].draws, self.terms.mass, self.level
-        if len(members) <= FEW_GROUPS:
-            pi = clopper_pearson_each([zeros + ones for zeros, ones, _ in members], draws, level)
-            known = [
-                posterior_means.group_mean(
-                    ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends
-                )
-                for (zeros, ones, outcomes), ends in zip(members, pi, strict=True)
-            ]
-        else:
+        if len(members) > FEW_GROUPS:
             zeros, ones, outcomes = zip(*members, strict=True)
-            both = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
-            known = list(zip(*(ends.tolist() for ends in both), strict=True))
+            means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
+            return list(zip(self.widen_groups(means.T, shares[:, 0]), self.widen_all(shares.T), strict=True))
+        pi = clopper_pearson_each([zeros + ones for zeros, ones, _ in members], draws, level)
+        known = [
+            posterior_means.group_mean(ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends)
+            for (zeros, ones, outcomes), ends in zip(members, pi, strict=True)
+        ]
         return [(self._group(mean, share), self.widen(share)) for mean, share in known]
 
     def _of_group(self, tally: Tally, part: int, level: float) -> tuple[Interval, Interval]:

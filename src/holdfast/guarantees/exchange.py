@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
+from holdfast.guarantees.coins import CoinGuarantee, CoinTerms, as_pairs
 from holdfast.guarantees.gaussian import ScansBesideCoins
 from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.mathematics import exchange, groups, moments, special
@@ -87,6 +87,8 @@ class ExchangeTerms(CoinTerms):
     def drawn_by(self, first: int, last: int) -> int:
         """Return the total draws of ordinary answers that make statements `first` to `last`; approximate if many."""
         planned = max(0, min(last, self.statements) - first + 1)
+        if last <= self.statements:
+            return planned * self.rows_per_query
         start = max(first, self.statements + 1)
         exact = min(last, start + COUNTED)
         numbers = np.arange(start, exact + 1, dtype=float)
@@ -190,6 +192,14 @@ class Exchange(CoinGuarantee):
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
         return exchange.group_range(mean, share, self._j, identical=self.terms.identical)
+
+    def widen_all(self, means: Any) -> list[Interval]:
+        """The same at once, in arrays."""
+        return as_pairs(exchange.intervals(means, self._j, identical=self.terms.identical))
+
+    def widen_groups(self, means: Any, shares: Any) -> list[Interval]:
+        """The same at once, in arrays."""
+        return as_pairs(exchange.group_ranges(means, shares, self._j, identical=self.terms.identical))
 
     @property
     def _drawn(self) -> int:

@@ -235,7 +235,8 @@ class OutcomeShares(Statistic):
 
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
         """Debiased shares."""
-        return tuple(shares.debias(count / draws, outcomes=self.outcomes, mass=mass) for count in counts)
+        left = 1 - self.outcomes * mass  # as `shares.debias`
+        return tuple([min(1.0, max(0.0, (count / draws - mass) / left)) for count in counts])
 
     def counted(self, columns: Columns) -> tuple[int | None, ...]:
         """Rows are counted."""

@@ -13,7 +13,7 @@ from holdfast.guarantees import posterior, read
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
-from holdfast.guarantees.statistic import OutcomeShares
+from holdfast.guarantees.statistic import OutcomeShares, Tally
 from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share
@@ -213,3 +213,40 @@ def test_of_rows_that_are_not_identical_too_a_larger_group_is_never_wider(j: flo
     for g in shares[::100]:
         most = exchange.most_over(float(g), j, identical=False)
         assert most >= max(exchange.hi(float(x), j, identical=False) / x for x in shares if x >= g)
+
+
+@pytest.mark.parametrize("far", [1e-9, 3e-4, 0.1, 0.125, 0.2, 0.7, inf])
+@pytest.mark.parametrize("identical", [True, False])
+def test_many_intervals_at_once_are_those_of_each_alone(far, identical):
+    rng = np.random.default_rng(5)
+    lows = np.concatenate([[0.0, 0.0, 1.0, 1e-9], rng.random(60), min(far, 1.0) * 2 * rng.random(60)]).clip(0, 1)
+    means = np.array([lows, (lows + 0.05 * rng.random(lows.size)).clip(0, 1)])
+    shares = rng.permutation(lows).clip(1e-12, 1)
+    found = exchange.intervals(means, far, identical=identical)
+    alone = [exchange.interval(mean, far, identical=identical) for mean in means.T.tolist()]
+    np.testing.assert_allclose(found, np.transpose(alone), rtol=0, atol=3e-12)
+    found = exchange.group_ranges(means, shares, far, identical=identical)
+    pairs = zip(means.T.tolist(), shares.tolist(), strict=True)
+    alone = [exchange.group_range(mean, share, far, identical=identical) for mean, share in pairs]
+    np.testing.assert_allclose(found, np.transpose(alone), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("count", [3, 11, 12, 14, 30])
+@pytest.mark.parametrize("guarantee", ["exchange", "posterior"])
+@pytest.mark.parametrize("identical", [True, False])
+def test_many_shares_and_groups_of_a_release_are_those_of_each_alone(count, guarantee, identical):
+    standing = plan(rows=10**6, queries=100, guarantee=guarantee, identical=identical).standing
+    rng = np.random.default_rng(count)
+    counts = [*rng.multinomial(12_000, rng.dirichlet(np.ones(2 * count + 1))).tolist(), 0, 0]
+    release = Tally((), 12_000, tuple(counts), tuple(range(len(counts))))
+    every = [standing.share(release, part) for part in range(len(counts))]
+    check_nearly(standing.shares(release, len(counts)), every)
+    check_nearly(standing.shares(release, count), every[:count])
+    alone = [standing.group(release, part) for part in range(count + 1)]
+    check_nearly([mean for mean, _ in standing.groups(release, count + 1)], alone)
+
+
+def check_nearly(found, alone):
+    """Ends are rounded outward, and may be nearer to the exact ones than those found alone, by a part of CONVERGED."""
+    (lows, highs), (low, high) = np.transpose(found), np.transpose(alone)
+    assert ((low - 1e-9 <= lows) & (lows <= low + 1e-8) & (high - 1e-8 <= highs) & (highs <= high + 1e-9)).all()

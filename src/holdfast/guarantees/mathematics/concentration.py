@@ -16,9 +16,11 @@ ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals are moved outward, to cover rounding
 MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
+QUICKLY_INVERTED = 5_000  # trials; with more, scipy's quantile often takes ten times as long
 FEW, FEW_ALIKE = 7, 12  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
 NORMAL = NormalDist()
-ZERO, HALF, ONE = map(np.array, (0.0, 0.5, 1.0))  # with short arrays, nearly twice as fast as Python's numbers
+# With short arrays, these are nearly twice as fast as Python's numbers.
+ZERO, HALF, ONE, _OUTWARD, _ULP, _CONVERGED = map(np.array, (0.0, 0.5, 1.0, BETA_SAFE, ULP, CONVERGED))
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -75,8 +77,26 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    (low, _), (beyond, _) = tangents((successes, trials - successes), trials, beta / 2)
+    tail, failures = float(beta) / 2, trials - successes
+    if trials <= QUICKLY_INVERTED and special.at_hand():
+        low, beyond = _by_quantile(successes, failures, tail), _by_quantile(failures, successes, tail)
+        if low is not None and beyond is not None:
+            return low, 1.0 - beyond
+    (low, _), (beyond, _) = tangents((successes, failures), trials, tail)
     return low, 1.0 - beyond
+
+
+def _by_quantile(successes: int, failures: int, tail: float) -> float | None:
+    """Return the end that `tangents` finds, by scipy's quantile; None if the distribution function does not confirm it.
+
+    With few trials it takes less time than to begin with an expansion of one's own.
+    """
+    if not successes:
+        return 0.0
+    a, b = float(successes), failures + 1.0
+    p = special.beta_quantile(a, b, tail)
+    end = p - p * (1 - p) * BETA_SAFE - ULP
+    return end if special.beta_law(a, b, end) <= tail else None
 
 
 @theorem("here (ends by tangents)", proof="concentration.md")
@@ -228,61 +248,91 @@ def clopper_pearson_each(counts: Sequence[int], trials: int, beta: float) -> lis
 def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
     """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
     successes = np.asarray(successes, dtype=float)
-    count = len(successes)
-    if count <= FEW and special.at_hand():  # faster one by one
-        each = (np.broadcast_to(one, count).tolist() for one in (successes, trials, beta))
-        lows, highs = np.array(list(map(clopper_pearson, *each))).reshape(count, 2).T
+    if successes.size <= FEW and special.at_hand():
+        each = (np.broadcast_to(one, successes.shape).tolist() for one in (successes, trials, beta))
+        lows, highs = np.array(list(map(clopper_pearson, *each))).reshape(successes.size, 2).T
         return lows, highs
-    trials, tail = np.asarray(trials, dtype=float), np.asarray(beta, dtype=float) * HALF
-    both = np.concatenate([successes, trials - successes])
-    ends = binomial_lows(both, *(np.concatenate([one, one]) if one.ndim else one for one in (trials, tail)))
-    return ends[:count], ONE - ends[count:]
+    lows, beyond = binomial_lows(np.array((successes, trials - successes)), trials, beta / 2)
+    return lows, ONE - beyond
 
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 if no successes.
 
-    The algorithm is that of `tangents`: arrays are short, so the time goes into the number of numpy operations.
+    The algorithm is that of `tangents`: arrays are short, so the time goes into the number of numpy operations. Trials
+    and tail may be one for all counts: then what they share is computed once for a plan.
     """
-    trials, tail, some = np.asarray(trials), np.asarray(tail), successes > ZERO
     with np.errstate(all="ignore"):
-        a = np.maximum(successes, ONE)  # where there are none, any value will do
-        rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
+        if isinstance(trials, int) and isinstance(tail, float):
+            most, (n, goal, square, expansion) = trials, _shared_in_arrays(trials, tail)
+        else:
+            n, tail = np.asarray(trials, dtype=float), np.asarray(tail, dtype=float)
+            most = np.maximum.reduce(n, axis=None)
+            goal, square, expansion = _of_arrays(n, tail, most)
+        few = successes + successes <= square + ONE
+        some_few = np.logical_or.reduce(few, axis=None)
+        a = np.maximum(successes, ONE) if some_few else successes  # where there are none, any value will do
+        rest = n - a
         b = rest + ONE
-        scale = special.betaln(a, b)
-        if trials.ndim or z.ndim:
-            expansion = _expansion(trials, z, np.sqrt)
-        else:  # Python's numbers are faster here
-            expansion = tuple(map(np.array, _expansion(float(trials), float(z), sqrt)))
-        p = _start((a - HALF) / trials, expansion, np.sqrt)
-        few = a + a <= z * z + ONE
-        if few.any():
-            p = np.where(few, np.exp(np.minimum(-1e-9, (goal + np.log(a) + scale) / a)), p)
-        ends = _by_steps(p, a, b, rest, goal, scale, steps=MOST_STEPS)
-        ends = np.where(some, ends - ends * (ONE - ends) * BETA_SAFE - ULP, ZERO)
-    wrong = np.isnan(ends) | (some & (trials > MANY_TRIALS))
-    if wrong.any():
-        a, b, tail = np.broadcast_arrays(a, b, tail)
-        for place in zip(*np.nonzero(wrong), strict=True):
-            cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
-            ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # callers round 1 - it
+        if expansion is None:
+            p = special.betaincinv(a, b, tail)
+            ends = p - p * (ONE - p) * _OUTWARD - _ULP
+            exact = np.logical_and.reduce(special.betainc(a, b, ends) <= tail, axis=None)
+        else:
+            p, exact = _start((a - HALF) / n, expansion, np.sqrt), False
+        if not exact:
+            scale = special.betaln(a, b)
+            if some_few:  # then the tail is nearly C(trials, count) p^count
+                p = np.where(few, np.exp(np.minimum(-1e-9, (goal + np.log(a) + scale) / a)), p)
+            ends = _by_steps(p, a, b, rest, goal, scale)
+            ends = ends - ends * (ONE - ends) * _OUTWARD - _ULP
+            total = np.add.reduce(ends, axis=None)
+            if most > MANY_TRIALS or total != total:  # some are not exact enough, or NaN: they did not settle
+                ends = _halved_where(np.isnan(ends) | (n > MANY_TRIALS), ends, a, b, tail)
+        if some_few:
+            ends = np.where(successes > ZERO, ends, ZERO)
     return np.maximum(ends, ZERO)
 
 
-def _by_steps(p: Any, a: Any, b: Any, rest: Any, goal: Any, scale: Any, *, steps: int) -> Any:
-    """Return where at most so many `steps` from p lead, NaN if they do not settle; those that go on do so alone."""
-    if not steps:
-        return np.full(p.shape, np.nan)
-    reached = special.betainc(a, b, p)
-    slope = np.exp(a * np.log(p) + rest * np.log1p(-p) - scale) / reached
-    step = (goal - np.log(reached)) / slope
-    bend = step * (a - rest * (p / (ONE - p)) - slope) * HALF
-    ends = p * np.exp(step)
-    going_on = ~(np.abs(step * bend) <= CONVERGED * (ONE - ends))  # true for NaN
-    if going_on.any():
-        more = [np.broadcast_to(each, p.shape)[going_on] for each in (a, b, rest, goal, scale)]
-        p = (p * np.exp(step / (ONE + np.maximum(bend, -HALF))))[going_on]
-        ends[going_on] = _by_steps(p, *more, steps=steps - 1)
+@lru_cache(maxsize=64)
+def _shared_in_arrays(trials: int, tail: float) -> tuple[Any, ...]:
+    """Return what all counts share if trials and tail are the same for all of them."""
+    n, goal, square, _, expansion = _shared(trials, tail)
+    return *map(np.array, (n, goal, square)), tuple(map(np.array, expansion))
+
+
+def _of_arrays(n: Any, tail: Any, most: float) -> tuple[Any, Any, Any]:
+    """Return the same for each; no expansion where scipy's quantiles take less time than it."""
+    z, goal = -special.ndtri(tail), np.log(tail)
+    return goal, z * z, _expansion(n, z, np.sqrt) if most > QUICKLY_INVERTED else None
+
+
+def _by_steps(p: Any, a: Any, b: Any, rest: Any, goal: Any, scale: Any) -> Any:
+    """Return where at most MOST_STEPS steps from p lead, NaN where they do not settle.
+
+    An end that has settled stays as it is while others go on, so that it does not depend on them.
+    """
+    found, done = np.full(p.shape, np.nan), None
+    for _ in range(MOST_STEPS):
+        reached = special.betainc(a, b, p)
+        slope = np.exp(a * np.log(p) + rest * np.log1p(-p) - scale) / reached
+        step = (goal - np.log(reached)) / slope
+        bend = step * (a - rest * (p / (ONE - p)) - slope) * HALF
+        ends = p * np.exp(step)
+        near_enough = np.abs(step * bend) <= _CONVERGED * (ONE - ends)  # false for NaN
+        found, done = (ends, near_enough) if done is None else (np.where(done, found, ends), done | near_enough)
+        if np.logical_and.reduce(done, axis=None):
+            return found
+        p = p * np.exp(step / (ONE + np.maximum(bend, -HALF)))
+    return found if done is None else np.where(done, found, np.nan)
+
+
+def _halved_where(wrong: Any, ends: Any, a: Any, b: Any, tail: Any) -> Any:
+    """Return the `ends`, with those that are `wrong` found by bisection."""
+    a, b, tail = (np.broadcast_to(each, ends.shape) for each in (a, b, tail))
+    for place in zip(*np.nonzero(wrong), strict=True):
+        cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
+        ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # callers round 1 - it
     return ends
 
 

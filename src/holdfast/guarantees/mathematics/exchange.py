@@ -12,6 +12,7 @@ L2, rho) are fixed in advance, from n, B, a and beta alone; s may be any number.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.guarantees.mathematics import theorem
-from holdfast.guarantees.mathematics.concentration import SAFE
+from holdfast.guarantees.mathematics.concentration import ONE, SAFE, ULP, ZERO
 
 PROOF = "exchange.md"
 MOST_MASS = 0.2  # the theorem's a' is then at most 1/2
@@ -169,27 +170,57 @@ def interval(mean: tuple[float, float], J: float, *, identical: bool = True) -> 
     return bottom if bottom >= square else 0.0, top if top <= 1 - square else 1.0
 
 
+def intervals(means: Any, J: float, *, identical: bool = True) -> Any:
+    """Return `interval` for many means at once: their lower ends, and their upper ends, in two rows."""
+    x = _mirrored(means)
+    if identical or not J <= MOST_ALIKE:
+        return _mirrored(_smaller_roots(x, J, 1.0, identical))
+    square = np.array(J * J)
+    bottom = _smaller_roots(np.minimum(x, ONE - square), J, 1.0, True)
+    return _mirrored(bottom * (bottom >= square))
+
+
+def _mirrored(ends: Any) -> Any:
+    """Return lower ends as they are, and instead of upper ends their distances from 1; and the other way round."""
+    return np.array((ends[0], ONE - ends[1]))
+
+
 def _roots(low: float, high: float, J: float, r: float, identical: bool) -> tuple[float, float]:
     """Return the smaller root p of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J) for x = `low`, and the larger for `high`.
 
     They are rounded outward, and 0 or 1 if x is too near to that, also for J = inf. c is 0, or 1/2 for rows that are
-    not identical; r >= 1 is for groups. The larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0 comes
-    from sums of positive terms, the smaller one from the product of both.
+    not identical; r >= 1 is for groups. The smaller root comes from the product of both; both roots of
+    x^2 - Jx - cJ^2 are known.
     """
     bottom, top, near = 0.0, 1.0, J * NEAREST[identical]
     below, above = low > near, high < 1 - near
     if below or above:
-        lead, slope = 1 - J + J * r, 4 * J * (1 - J + r)
-        least = J * J * r * r + (0.0 if identical else 2 * J * J * lead)
+        lead, least = _lead_and_least(J, r, identical)
         if below:
             x = min(1.0, low)
-            larger = ((1 - J) * x + (J * r + sqrt(least + slope * x * (1 - x))) / 2) / lead
-            bottom = (x - near) * (x + near - J) / (lead * larger) / SAFE  # both roots of x^2 - Jx - cJ^2
+            bottom = (x - near) * (x + near - J) / _leading_root(x, J, r, least, sqrt) / SAFE
         if above:
-            x = max(0.0, high)
-            larger = ((1 - J) * x + (J * r + sqrt(least + slope * x * (1 - x))) / 2) / lead
-            top = min(1.0, larger * SAFE)
+            top = min(1.0, _leading_root(max(0.0, high), J, r, least, sqrt) / lead * SAFE)
     return bottom, top
+
+
+def _smaller_roots(x: Any, J: Any, r: Any, identical: bool) -> Any:
+    """Return the same smaller root for arrays; J and r may be arrays, too."""
+    if isinstance(J, float) and not J < 1:
+        return np.zeros(x.shape)
+    near, (_, least) = J * NEAREST[identical], _lead_and_least(J, r, identical)
+    bottom = (x - near) * (x + (near - J)) / _leading_root(x, J, r, least, np.sqrt)
+    return np.maximum(bottom / SAFE - ULP, ZERO)  # callers round 1 - it
+
+
+def _lead_and_least(J: Any, r: Any, identical: bool) -> tuple[Any, Any]:
+    lead, whole = 1 - J + J * r, J * r
+    return lead, whole * whole + (0.0 if identical else 2 * J * J * lead)
+
+
+def _leading_root(x: Any, J: Any, r: Any, least: Any, root: Callable[[Any], Any]) -> Any:
+    """Return lead times the larger root of lead p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0, from positive terms."""
+    return (1 - J) * x + (J * r + root(least + 4 * J * (1 - J + r) * (x * (1 - x)))) / 2
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
@@ -249,6 +280,21 @@ def group_range(mean: tuple[float, float], g: float, J: float, *, identical: boo
         return 0.0, 1.0
     k, r = J / g, most_over(g, J, identical=identical)
     return _roots(mean[0], mean[1], k, r, identical)
+
+
+def group_ranges(means: Any, shares: Any, J: float, *, identical: bool = True) -> Any:
+    """Return `group_range` for many groups at once, as `intervals` does, from their shares' lower ends."""
+    if not J < 1:
+        return _mirrored(np.zeros(np.shape(means)))
+    known = shares > J
+    g, k = shares, J / np.maximum(shares, J)  # where k is 1, nothing is known
+    if not np.logical_and.reduce(known):
+        g = np.where(known, shares, ONE)
+    square = 0.0 if identical or J > MOST_ALIKE else J * J
+    _, least = _lead_and_least(J, 1.0, identical or square > 0)
+    top = _leading_root(np.maximum(g, square), J, 1.0, least, np.sqrt)  # 1 or more if g is too near to 1
+    over = np.minimum(ONE, top * (SAFE / (1 - square)))  # by `most_over`
+    return _mirrored(_smaller_roots(_mirrored(means), k, over / g, identical))
 
 
 @theorem("here (Theorem K, the worst case)", proof=PROOF)

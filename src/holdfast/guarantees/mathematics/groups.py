@@ -15,8 +15,10 @@ import numpy as np
 
 from holdfast.guarantees.mathematics import exchange, moments, special, theorem
 from holdfast.guarantees.mathematics.concentration import (
+    ONE,
     SAFE,
     TINY,
+    ZERO,
     clopper_pearson,
     clopper_pearsons,
     kl_lower,
@@ -58,20 +60,18 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: Any, mass: float, 
     ([[0.0, 1.0]], [0.0])
     """
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
-    included = zeros + ones
+    included, both = zeros + ones, np.array(2 * mass)
     pi = np.array(clopper_pearsons(included, ell, level))
-    left = 1 - np.asarray(outcomes) * mass  # for all groups, or for each
-    shares = np.minimum(1.0, np.maximum(0.0, (pi - 2 * mass) / left))
-    means = np.zeros(pi.shape)
+    over, left = pi - both, 1 - np.asarray(outcomes) * mass  # for all groups, or for each
+    shares = np.minimum(ONE, np.maximum(ZERO, over / left))
+    means, some = np.zeros(pi.shape), over[0] > ZERO
     means[1] = 1.0
-    known = np.flatnonzero(pi[0] > 2 * mass)
-    if known.size:
-        least, most = pi[:, known]
-        inside = included[known]
-        theta = np.array(clopper_pearsons(ones[known], inside, level_among(level, least, inside, ell)))
-        tilt = 2 * theta - 1
-        at = np.where(tilt * OUTWARD > 0, least, most)
-        means[:, known] = np.minimum(1.0, np.maximum(0.0, theta + mass * tilt / (at - 2 * mass)))
+    known: Any = slice(None) if np.logical_and.reduce(some) else some
+    inside, (least, most) = included[known], over[:, known]
+    theta = np.array(clopper_pearsons(ones[known], inside, level_among(level, pi[0, known], inside, ell)))
+    tilt = np.array(mass) * (theta + theta - ONE)
+    means[:, known] = theta + OUTWARD * np.maximum(OUTWARD * tilt / least, OUTWARD * tilt / most)
+    means = np.minimum(ONE, np.maximum(ZERO, means))
     return means.T, shares.T
 
 

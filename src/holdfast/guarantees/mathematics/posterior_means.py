@@ -89,7 +89,7 @@ def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
     >>> round(level_among(0.01, 0.45, 49, 99), 12)
     0.009
     """
-    return level * least * (ell + 1) / (included + 1)
+    return level * (ell + 1) * least / (included + 1)
 
 
 @theorem("here (conditional means)", proof="posterior.md")

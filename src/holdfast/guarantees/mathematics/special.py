@@ -20,6 +20,14 @@ def beta_law(a: float, b: float, p: float) -> float:
     return float(cython_special.betainc(a, b, p))
 
 
+def beta_quantile(a: float, b: float, tail: float) -> float:
+    """Return its quantile, like `betaincinv`."""
+    from scipy.special import cython_special
+
+    globals()["beta_quantile"] = cython_special.betaincinv
+    return float(cython_special.betaincinv(a, b, tail))
+
+
 def __getattr__(name: str) -> Any:
     """Return a function of `scipy.special`, and keep it here."""
     if name.startswith("__"):

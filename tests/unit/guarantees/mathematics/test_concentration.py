@@ -160,6 +160,29 @@ def test_arrays_of_trials_and_levels_too():
         check_ends(lows[place], highs[place], clopper_pearson(count, int(trials[place]), float(betas[place])))
 
 
+FEW_TRIALS = np.array([1, 2, 30, 30, 31, 750, 751, 752, 1_000, 5_000, 5_000])
+SOME_OF_THEM = np.array([1, 0, 3, 30, 9, 700, 55, 300, 2, 4_990, 2_500])
+
+
+def wrong_quantile(a, b, tail):
+    return 0.9 * a / (a + b)
+
+
+def no_quantile(a, b, tail):
+    return np.nan * a
+
+
+@pytest.mark.parametrize("quantile", [special.betaincinv, wrong_quantile, no_quantile])
+def test_arrays_of_few_trials_whatever_scipy_says_of_their_quantiles(quantile, monkeypatch):
+    monkeypatch.setattr(special, "betaincinv", quantile)
+    betas = 1e-6 * np.arange(1, FEW_TRIALS.size + 1)
+    lows, highs = clopper_pearsons(SOME_OF_THEM, FEW_TRIALS, betas)
+    alone = [*map(clopper_pearson, SOME_OF_THEM.tolist(), FEW_TRIALS.tolist(), betas.tolist())]
+    np.testing.assert_allclose((lows, highs), np.transpose(alone), rtol=2 * concentration.CONVERGED, atol=1e-9)
+    assert ((binom.sf(SOME_OF_THEM - 1, FEW_TRIALS, lows) <= betas / 2) | (lows == 0)).all()
+    assert ((binom.cdf(SOME_OF_THEM, FEW_TRIALS, highs) <= betas / 2) | (highs == 1)).all()
+
+
 @pytest.mark.usefixtures("without_scipy")
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypatch):
