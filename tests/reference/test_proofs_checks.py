@@ -633,17 +633,20 @@ def test_weights_of_all_histories_with_failures_sum_to_at_most_one(world: int, t
     assert max(of_ended for _, _, _, of_ended, _ in sums.values()) > 1.05 or threads == 1
 
 
-def most_weight(t: int, most: int, *, late: bool) -> float:
+def most_weight(t: int, most: int, *, late: bool = False, lagging: bool = False, unheard: bool = False) -> float:
     """Return the largest sum of the weights of all histories before response t, if up to `most` checks are begun.
 
     At every moment whoever decides may begin a check, let one that is under way come to the moment of failing, or let
     one respond that did not fail; the choice may depend on everything seen. If `late`, a check may also fail after the
-    moment of responding: that it does not respond is seen then, that it failed is counted later.
+    moment of responding: that it does not respond is seen then, that it failed is counted later. So it is if counts are
+    `lagging`: what fails is seen at once, but was said to be under way before. If `unheard`, any number of those that
+    are under way may be counted as failed, as where their process does not say that they are.
     """
 
     def responds(begun: int, open_: int, alive: int, failed: int, silent: int, told: int, wrong: int) -> float:
         if told + 1 == t:
-            return exp(-nats(t, wrong) - failure_nats(begun, failed))
+            others = open_ + alive if unheard else 0
+            return max(exp(-nats(t, wrong) - failure_nats(begun, failed + more)) for more in range(others + 1))
         return sum(after(begun, open_, alive, failed, silent, told + 1, wrong + more) for more in (0, 1, 1))
 
     @cache
@@ -660,6 +663,9 @@ def most_weight(t: int, most: int, *, late: bool) -> float:
         if open_ and late:
             fails = after(begun, open_ - 1, alive, failed, silent + 1, *seen)
             reached.append(fails + responds(begun, open_ - 1, alive, failed, silent, *seen))
+        if open_ and lagging:
+            fails = after(begun, open_ - 1, alive, failed, silent + 1, *seen)
+            reached.append(fails + after(begun, open_ - 1, alive + 1, failed, silent, *seen))
         if silent:
             reached.append(after(begun, open_, alive, failed + 1, silent - 1, *seen))
         return max(reached)
@@ -670,8 +676,16 @@ def most_weight(t: int, most: int, *, late: bool) -> float:
 @pytest.mark.parametrize("t", [1, 2, 3])
 def test_no_way_to_ask_and_fail_makes_the_weights_sum_to_more_than_one(t: int) -> None:
     """Unless a check fails later than it would respond: then its silence tells, and is not paid for."""
-    assert 0.99 <= most_weight(t, t + 6, late=False) <= 1
+    assert 0.99 <= most_weight(t, t + 6) <= 1
     assert most_weight(t, t + 1, late=True) > 1.5
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_nor_if_some_that_are_under_way_count_as_failed_but_if_some_that_failed_do_not(t: int) -> None:
+    """A process is believed for what it says when it is the turn of a check to be committed, not for what it held."""
+    assert 0.99 <= most_weight(t, t + 4, unheard=True) <= 1
+    for most in range(1, 4):
+        assert most_weight(t, t + most, lagging=True) > 1 + 0.9 * most
 
 
 def test_more_failures_never_cost_less() -> None:

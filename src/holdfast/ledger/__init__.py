@@ -8,6 +8,7 @@ memory.py        a store in the memory of this process
 database.py      a store in two tables of a database: sqlite.py (one file), postgres.py (a server)
 concurrency.py   one committing thread; forks; the queue of writing processes; one answer at a time to a question
 places.py        places that a process has taken ahead
+underway.py      questions that are being answered, in this process and in others
 ledger.py        the rules: begin, find, reserve, commit; what reads a ledger as it grows
 witness.py       witnesses, which remember the newest entry of a ledger, and with which the ledger is compared
 opening.py       finding a ledger at a location
@@ -15,10 +16,10 @@ backup.py        copying a ledger and restoring it from a copy
 """
 
 from holdfast.ledger.chain import Drawn, check_analyst
-from holdfast.ledger.concurrency import Asking
 from holdfast.ledger.ledger import Follower, Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
 from holdfast.ledger.store import Answered, Cost, Entry, Head, Place, Reach, Spent, Tip
+from holdfast.ledger.underway import Asking
 from holdfast.ledger.verify import Receipt, check_receipt
 from holdfast.ledger.witness import SPLIT, FileWitness, ProcessWitness, Seen, Witness, content_of
 

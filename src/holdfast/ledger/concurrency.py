@@ -263,16 +263,6 @@ def open_private(path: Path) -> int:
 T = TypeVar("T")
 
 
-class Asking:
-    """A question, or a list of them, from before its reservation until it is answered or fails.
-
-    Set `ended` before anybody can see that there will be no answer: from then on its reservation counts as failed. It
-    is a plain attribute, so that no interrupt can come between.
-    """
-
-    ended = False
-
-
 class _Turn:
     """The turn to answer one question; whoever answers it holds the lock."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, Protocol
 from weakref import finalize
 
@@ -162,6 +163,7 @@ class Database(ABC, OfOneProcess):
     begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
     patience = inf
+    asking_folder: Path | None = None
 
     def __init__(self, location: str, dataset: str, sql: Statements, address: str | None = None) -> None:
         self.location = location

@@ -21,7 +21,7 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import tree
 from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest
-from holdfast.ledger.concurrency import Asking, InFlight
+from holdfast.ledger.concurrency import InFlight
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -38,6 +38,7 @@ from holdfast.ledger.store import (
     Transaction,
     closed_error,
 )
+from holdfast.ledger.underway import Asking
 from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
 from holdfast.ledger.witness import Watch, Witness, is_restore
 
@@ -89,6 +90,7 @@ class Ledger:
         Places taken ahead are given back first, unless somebody else has taken places since.
         """
         self._give_back()
+        self._stock.under_way.close()
         self._closed = True
         self._store.close()
         self._watch.close()
@@ -202,7 +204,7 @@ class Ledger:
         if not self._has_begun():
             return Answered(0, 0)
         tip = self._tip()
-        return answered(tip, self._stock.under_way(tip.places))
+        return answered(tip, self._stock.under_way.here(tip.places))
 
     @property
     def left(self) -> Cost:
@@ -252,13 +254,15 @@ class Ledger:
         places: list[Place] = []  # granted by the last run
         outcome: Stock | BudgetExhausted | None = None
         before = end = 0  # charge taken by all processes
+        if asking is not None:
+            own.under_way.listen(self._store.asking_folder, self._watch.tip)
 
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
             if used or places:  # undo an earlier run, which did not count
                 own.put_back(used, process)
                 for place in places:
-                    own.not_answering(place.number)
+                    own.under_way.end(place.number)
                 places.clear()
             after = transaction.tip or self._no_head()
             before = after.taken_charge
@@ -275,7 +279,7 @@ class Ledger:
                 outcome, end = stock, after.taken_charge
                 transaction.tip = after
                 if asking is not None:
-                    own.answering(places, costs, asking, transaction)
+                    own.under_way.begin(places, costs, asking, transaction)
 
         try:
             self._watch.write(decide)
@@ -346,9 +350,9 @@ class Ledger:
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
-                own.not_answering(one.place.number)  # now: other threads may write in the same transaction
+                own.under_way.end(one.place.number)  # now: other threads may write in the same transaction
                 tip = transaction.tip or self._no_head()
-                row = one.row_after(tip, 0 if one.finish is None else own.under_way(tip.places, transaction))
+                row = one.row_after(tip, 0 if one.finish is None else self._under_way(one, tip, transaction))
                 found = transaction.append(row)
                 fresh |= found is row
                 written.append((found, found is row))
@@ -367,6 +371,14 @@ class Ledger:
         return [
             (one.entry(row) if fresh else Entry(row), fresh) for one, (row, fresh) in zip(answers, written, strict=True)
         ]
+
+    def _under_way(self, one: Drawn, tip: Tip, transaction: Transaction) -> int:
+        """Return how many statements others make that may still be answered, in any process that says so now."""
+        under_way = self._stock.under_way
+        here = under_way.here(tip.places, transaction)
+        if not answered(tip, here, own=one.cost.intervals).failed:
+            return here
+        return here + under_way.elsewhere(self._store.asking_folder, transaction.start)
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 
@@ -477,3 +489,5 @@ def _give_back_all() -> None:
     """At exit, give back the places that ledgers which were never closed have taken ahead."""
     for ledger in list(_open):
         ledger._give_back()
+    for stock, _ in list(_shared.values()):
+        stock.under_way.close()

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger.store import START, Row, Tip, Transaction, nested_error
@@ -47,6 +48,7 @@ class MemoryStore:
 
     address: str | None = None
     patience = 0.0  # no other process writes
+    asking_folder: Path | None = None
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset

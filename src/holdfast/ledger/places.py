@@ -22,8 +22,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger.concurrency import Asking, OfOneProcess
-from holdfast.ledger.store import APART, APART_CHARGE, LARGEST, Cost, Place, Reach, Tip, Transaction
+from holdfast.ledger.concurrency import OfOneProcess
+from holdfast.ledger.store import APART, APART_CHARGE, LARGEST, Cost, Place, Reach, Tip
+from holdfast.ledger.underway import UnderWay
 
 Ranges = tuple[range, ...]
 
@@ -215,10 +216,12 @@ class ProcessStock(OfOneProcess):
     All sessions of the process on one ledger share it, so a new session uses what an unclosed one has left.
     """
 
+    def __init__(self) -> None:
+        self.under_way = UnderWay()
+        super().__init__()
+
     def _forget(self) -> None:
         self._stocks: deque[Stock] = deque()
-        # By the number of a place, with its statements and the transaction that reserved it.
-        self._under_way: dict[int, tuple[Asking, int, Transaction]] = {}
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
@@ -274,30 +277,6 @@ class ProcessStock(OfOneProcess):
             reached = max(tuple(self._reached))
             self._reached.append(reached)
         return reached
-
-    def answering(self, places: Sequence[Place], costs: Sequence[Cost], asking: Asking, within: Transaction) -> None:
-        """Note, inside the transaction that reserves them, that questions at these places are being answered."""
-        for place, cost in zip(places, costs, strict=True):
-            self._under_way[place.number] = asking, cost.intervals, within
-
-    def not_answering(self, number: int) -> None:
-        """Note that the question at this place is answered, inside the transaction, or that it never began."""
-        self._under_way.pop(number, None)
-
-    def under_way(self, places: int, within: Transaction | None = None) -> int:
-        """Return how many statements the questions make that this process is answering, at the first `places` places.
-
-        Beyond them are places whose reservation was not written. Nor was it if its transaction was not committed: then
-        the place may be another process's by now.
-        """
-        self.check_process()
-        total = 0
-        for number, (asking, statements, reserving) in list(self._under_way.items()):  # a copy: other threads change it
-            if asking.ended:
-                self.not_answering(number)
-            elif number <= places and (reserving.committed or reserving is within):
-                total += statements
-        return total
 
     def take_all(self) -> Stock:
         """Return the whole stock, which now belongs to the caller."""

@@ -104,6 +104,7 @@ class SqliteStore(Database):
         """Find where the file is: SQLite puts the log beside the file itself, not beside a link to it."""
         self._path = Path(os.path.realpath(self._name))
         self._folder, self._log_names = str(self._path.parent), (f"{self._path}-wal", f"{self._path}-shm")
+        self.asking_folder = self._sibling("-asking")
 
     # -- writing directly -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -86,6 +87,9 @@ class Store(Protocol):
 
     address: str | None  # identifies this ledger within this process; None if no other store can reach it
     patience: float  # seconds to wait, at most, for other writers; each store also has its own limit
+    asking_folder: (
+        Path | None
+    )  # through which processes that use it ask each other (underway.py); None if there is none
 
     @property
     def location(self) -> str:
@@ -201,7 +205,8 @@ class Answered(Cost):
     """What all answers so far took, and how many statements were taken by questions that `failed` to give one.
 
     Whether a question fails may depend on the rows it has read, so it counts as a response. One that is `under_way` in
-    this process may still be answered. One of another process cannot be told from one that failed, and counts as that.
+    this process may still be answered; so may one of another process that says so (underway.py). All others count as
+    failed: nobody knows.
     """
 
     failed: int = 0

@@ -18,11 +18,11 @@ import pytest
 from holdfast.errors import LedgerUnavailable
 from holdfast.guarantees.drawers import COINS, STATEMENTS
 from holdfast.guarantees.terms import NO_CAP
-from holdfast.ledger import Cost, Ledger, open_ledger
+from holdfast.ledger import Asking, Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
 from holdfast.ledger.chain import Drawn
-from holdfast.ledger.concurrency import Asking, InFlight
+from holdfast.ledger.concurrency import InFlight
 from holdfast.ledger.database import Database
 from holdfast.ledger.places import ProcessStock, Stock, give_back
 from holdfast.ledger.store import APART, Place, Reach, Transaction

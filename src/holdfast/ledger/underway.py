@@ -1,0 +1,194 @@
+"""Questions that are being answered: those of this process, and how processes of one machine ask each other for theirs.
+
+A check that was begun and may still be answered has not failed (docs/proofs/checks.md). What was taken and not answered
+is therefore counted as failed, except what is under way. Each process knows its own questions. It tells others how many
+there are through a socket in a folder beside the ledger, `flights.parquet.ledger-asking`, as long as it has the ledger
+open.
+
+Whoever commits a check asks while it holds the ledger for writing, and counts only what it is told after that. So a
+question that is named had not failed when it was the check's turn, and nobody can have seen it fail before. A lock, or
+anything else that was said earlier, would not do: a process that is killed closes its files one after the other, and
+its end can be seen before its lock is gone. A process that does not answer in time, or reads another state of the
+ledger, is not counted, which is always safe.
+"""
+
+import os
+import secrets
+import socket
+import sys
+import time
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from weakref import WeakMethod
+
+from holdfast.errors import HoldfastError
+from holdfast.ledger.concurrency import OfOneProcess, close_before_forks, opening
+from holdfast.ledger.store import Cost, Place, Tip, Transaction
+
+PATIENCE = 0.1  # seconds to wait for the answers of all other processes together
+_OLD = 60.0  # seconds; nobody needs as long to begin to listen
+_MOST = 4_096  # bytes of an answer at a time
+
+
+class Asking:
+    """A question, or a list of them, from before its reservation until it is answered or fails.
+
+    Set `ended` before anybody can see that there will be no answer: from then on its reservation counts as failed. It
+    is a plain attribute, so that no interrupt can come between.
+    """
+
+    ended = False
+
+
+class UnderWay(OfOneProcess):
+    """The questions that this process is answering at places of one ledger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        close_before_forks(self)
+
+    def _forget(self) -> None:
+        # By the number of a place, with its statements and the transaction that reserved it.
+        self._questions: dict[int, tuple[Asking, int, Transaction]] = {}
+        self._listening: tuple[socket.socket, Path] | None = None
+        self._tip: WeakMethod[Callable[[], Tip | None]] | None = None
+
+    def begin(self, places: Sequence[Place], costs: Sequence[Cost], asking: Asking, within: Transaction) -> None:
+        """Note, inside the transaction that reserves them, that questions at these places are being answered."""
+        for place, cost in zip(places, costs, strict=True):
+            self._questions[place.number] = asking, cost.intervals, within
+
+    def end(self, number: int) -> None:
+        """Note that the question at this place is answered, inside the transaction, or that it never began."""
+        self._questions.pop(number, None)
+
+    def here(self, places: int, within: Transaction | None = None) -> int:
+        """Return how many statements the questions make that this process is answering, at the first `places` places.
+
+        Beyond them are places whose reservation was not written. Nor was it if its transaction was not committed: then
+        the place may be another process's by now.
+        """
+        self.check_process()
+        total = 0
+        for number, (asking, statements, reserving) in list(self._questions.items()):  # a copy: other threads change it
+            if asking.ended:
+                self.end(number)
+            elif number <= places and (reserving.committed or reserving is within):
+                total += statements
+        return total
+
+    # -- other processes ------------------------------------------------------------------------------------------
+
+    def elsewhere(self, folder: Path | None, start: Tip | None) -> int:
+        """Ask all other processes how many statements their questions make; call this only inside a transaction.
+
+        `start` is the tip at its start. Whoever reads another one does not use this ledger, or does so no longer.
+        """
+        if folder is None or start is None:
+            return 0
+        total, until, expected = 0, time.monotonic() + PATIENCE, _named(start)
+        own = None if self._listening is None else self._listening[1]
+        for path in _sockets(folder):
+            if path != own:
+                tip, _, statements = _ask(path, until).rpartition(b" ")
+                total += int(statements) if tip == expected else 0
+        return total
+
+    def listen(self, folder: Path | None, tip: "Callable[[], Tip | None]") -> None:
+        """Begin to tell others who ask, if there is a folder for that; `tip` reads the ledger, as a bound method."""
+        self.check_process()
+        if folder is None or not hasattr(socket, "AF_UNIX"):
+            return
+        self._tip = WeakMethod(tip)
+        if self._listening is None:
+            with opening:  # nobody forks meanwhile
+                if self._listening is None:  # otherwise another thread was faster
+                    self._listen(folder)
+
+    def _listen(self, folder: Path) -> None:
+        path, listening = folder / secrets.token_hex(4), socket.socket(socket.AF_UNIX)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with _address(path) as address:
+                listening.bind(address)
+            listening.listen()
+            start_new_thread(self._serve, (listening,))
+        except (OSError, RuntimeError):  # its questions count as failed elsewhere
+            listening.close()
+        else:
+            self._listening = listening, path
+
+    def close(self) -> None:
+        """Stop listening; the next question begins again."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            one, path = listening
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
+            one.close()
+            with suppress(OSError):
+                path.unlink()
+                path.parent.rmdir()  # unless others listen, too
+
+    close_for_fork = close  # a child would keep the socket open, and never answer
+
+    def _serve(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                asked, _ = listening.accept()
+            except OSError:  # closed
+                return
+            with asked, suppress(OSError, HoldfastError):
+                asked.settimeout(PATIENCE)
+                asked.sendall(self._report())
+
+    def _report(self) -> bytes:
+        """Return the tip and the statements under way, both as they are after somebody has asked."""
+        read = self._tip and self._tip()
+        tip = read and read()
+        return b"%b %d" % (_named(tip), self.here(tip.places)) if tip else b""
+
+
+def _named(tip: Tip) -> bytes:
+    return " ".join(map(str, (tip.seq, tip.hash, *tip.taken))).encode()
+
+
+def _sockets(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in os.listdir(folder)]
+    except OSError:  # nobody listens
+        return []
+
+
+def _ask(path: Path, until: float) -> bytes:
+    """Return what the process that listens here says; nothing if it does not answer in time."""
+    answer = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking, _address(path) as address:
+            asking.settimeout(max(0.001, until - time.monotonic()))
+            asking.connect(address)
+            while part := asking.recv(_MOST):
+                answer += part
+                asking.settimeout(max(0.001, until - time.monotonic()))
+    except ConnectionRefusedError:  # its process was killed
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _OLD:
+                path.unlink()
+    except OSError:
+        return b""
+    return answer
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """Return the address of a socket. It has room for about 100 bytes, so on Linux the folder is a descriptor's."""
+    if sys.platform != "linux":
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
