@@ -1,16 +1,23 @@
-"""Attacks on one budget that go round the ledger's own rules: a fork in mid-answer, a backup into itself, an error."""
+"""Attacks on one budget that go round the ledger's own rules.
+
+A fork in mid-answer, a backup into itself, an error, a table beside its deck, more checks than a ledger can count.
+"""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast.errors import InvalidArgument
+from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
+from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
+from holdfast.ledger import Asking, Cost
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.memory import memory_rows
 from holdfast.session.session import Session
@@ -86,3 +93,74 @@ def test_a_ledger_that_is_elsewhere_is_not_named_to_analysts(tmp_path: Path) -> 
         assert str(tmp_path) not in sent.text
         assert "secret" not in sent.text
         assert sent.status_code == 503
+
+
+def dealt(path: Path, name: str) -> Path:
+    deck = path.with_name(name)
+    hf.deal(path, deck, cards=20_000)
+    return deck
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_a_table_that_was_dealt_has_no_second_budget(tmp_path: Path) -> None:
+    """The attack: deal a file, ask the deck, and then ask the file, split it, seal it, or deal it once more."""
+    path = tmp_path / "t.csv"
+    pl.DataFrame({"id": np.arange(ROWS), "label": np.arange(ROWS) % 2}).write_csv(path)
+    deck, other = dealt(path, "a.deck"), dealt(path, "b.deck")
+    with hf.Session(deck) as session:
+        asked = session.mean("label = 1")
+        ledger, first = session.ledger.location, session.ledger.first
+    forget_all()  # as in another process
+    for again in (
+        lambda: hf.Session(path),
+        lambda: hf.Session(path, ledger=tmp_path / "other.ledger"),
+        lambda: hf.hold_back(path),
+        lambda: hf.Session(other),
+        lambda: hf.Session(other, ledger=tmp_path / "other.ledger"),
+    ):
+        with pytest.raises(InvalidArgument, match=r"dealt as a\.deck"):
+            again()
+    with pytest.raises(RowSourceError, match=r"dealt as a\.deck, so its labels are not sealed"):
+        hf.Board(path)
+    with hf.Session(other, ledger=ledger) as session:  # one ledger for both is no second budget
+        assert session.ledger.first == first
+        assert session.mean("label = 1").value == asked.value
+    with hf.Session(deck) as session:
+        assert session.mean("label = 1").cached
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+@pytest.mark.parametrize("what", ["removed", "changed", "moved"])
+def test_a_table_may_be_asked_if_its_deck_is_gone_or_of_other_rows(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "here" / "t.csv"
+    path.parent.mkdir()
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    deck = dealt(path, "t.deck")
+    if what == "removed":
+        shutil.rmtree(deck)
+    elif what == "changed":
+        pl.DataFrame({"x": np.arange(ROWS + 1) % 2}).write_csv(path)
+    else:  # together, and so it is still known
+        moved = path.parent.rename(tmp_path / "there")
+        with pytest.raises(InvalidArgument, match=r"dealt as t\.deck"):
+            hf.Session(moved / path.name)
+        return
+    with hf.Session(path) as session:
+        assert session.mean("x = 1").seq == 1
+
+
+def test_checks_that_fill_a_ledger_are_refused_in_words_and_leave_room_for_answers(tmp_path: Path) -> None:
+    """The attack: begin a million checks, for nothing, so that nobody can ask anything any more."""
+    rows = {"x": np.arange(ROWS) % 2 == 0}
+    with hf.Session(rows, checks=0.3, ledger=tmp_path / "a.ledger") as session:
+        session.check("x", 0.5, 0.2)
+        left, ended = MOST_CHECKS - 2, Asking()
+        ended.ended = True
+        while left > 0:
+            session.ledger.reserve_all([Cost(COINS, STATEMENTS)] * min(left, 100_000), ended)
+            left -= 100_000
+        assert session.check("x", 0.5, 0.3).holds
+        with pytest.raises(BudgetExhausted, match="has counted all the checks that it can count, 1,047,552"):
+            session.check("x", 0.5, 0.4)
+        assert session.mean("x").seq == 3
+        session.ledger.verify()

@@ -41,6 +41,7 @@ from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
+from holdfast.rows.decks.dealt import decks_of_scan
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
@@ -441,6 +442,10 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
     if exists(file_beside(Path(labels)), Path(labels).stem):
         raise RowSourceError(
             f"{labels} has answered questions already, so its labels are not sealed. Make a board of other labels."
+        )
+    if decks := decks_of_scan(find_scan(labels)):
+        raise RowSourceError(
+            f"{labels} was dealt as {decks[0].name}, so its labels are not sealed. Make a board of other labels."
         )
     name = folder.name.removesuffix(SEALED)
     if folder.exists():

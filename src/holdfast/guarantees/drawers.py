@@ -25,9 +25,9 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, PlainAmounts
 
 PART = 0.1  # part of the failure probability for the checks; it costs them 2.3 nats
-COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins stay below; a million wrong guesses fit above
+COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins stay below; a million checks fit above
 MOST_COINS, MOST_STATEMENTS = COINS // 2, STATEMENTS // 2  # no question begins beyond: the rest is for those under way
-MOST_WRONG = 2**20 - 2**10  # wrong guesses that fit into the account of checks, less those that may be under way
+MOST_CHECKS = 2**20 - 2**10  # checks that fit into their account, less those that may be begun at the same time
 MOST_AT_ONCE, MOST_STATEMENTS_AT_ONCE = 2**34, 2**20  # of one question
 
 
@@ -90,10 +90,18 @@ class Drawers(Exchange):
         return super().margin_after(more, PlainAmounts(spent.charge % COINS, spent.intervals % STATEMENTS))
 
     def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
-        """Refuse a question that could carry over into the account of checks, which would make many coins seem few."""
+        """Refuse a question that could carry over into the account of checks, which would make many coins seem few.
+
+        And a check that leaves no room in the ledger: when it is begun, each takes what a wrong guess costs.
+        """
         draws, statements = charge % COINS, intervals % STATEMENTS
         if not draws and not statements:
-            return  # a check
+            if intervals and taken()[0] // COINS >= MOST_CHECKS:
+                raise BudgetExhausted(
+                    f"This ledger has counted all the checks that it can count, {MOST_CHECKS:,}; begin one for new"
+                    " rows."
+                )
+            return
         check.at_most("what one question can take here", MOST_AT_ONCE, draws=draws)
         check.at_most("what one question can make here", MOST_STATEMENTS_AT_ONCE, statements=statements)
         drawn, stated = taken()
@@ -127,7 +135,7 @@ class CheckDrawer(Checks):
     def so_far(self, answered: AnsweredAmounts) -> ChecksSoFar:
         """The higher bits. Every wrong guess counts as one that could have been wrong in three ways."""
         wrong = answered.charge // COINS
-        if wrong >= MOST_WRONG:
+        if wrong >= MOST_CHECKS:
             raise BudgetExhausted(f"{wrong:,} guesses were wrong: checks no longer say anything.")
         checks, failed, under_way = (
             taken // STATEMENTS for taken in (answered.intervals, answered.failed, answered.under_way)

@@ -46,6 +46,7 @@ _POLL = 0.005  # seconds between two attempts
 _SLOT = 2_048  # bytes for one content; it lies within one page, so that a write happens entirely or not at all
 _CHECKSUM = 16  # characters
 BOARD = "sealed as "  # the same of labels: the ledger is that of their board
+DEALT = "dealt as "  # the same of a table that was dealt: the ledger is that of its deck
 SPLIT = "split into "  # the start of the address of rows that were split: the ledgers are those of the parts
 
 
@@ -326,6 +327,9 @@ class Watch:
 
     def compare(self, *witnesses: Witness) -> list[str]:
         """Refuse the ledger if it lacks an entry that one of these saw; return which of them saw its newest entry."""
+        owner = None if self._content is None else self._store.owner(self._content)
+        if owner not in (None, self._store.dataset):
+            raise second_ledger(self._store.location, str(owner))
         confirmed = []
         for witness in witnesses:
             seen, tip = witness.newest(), self._store.tip()  # in this order, since others may be writing
@@ -333,9 +337,6 @@ class Watch:
                 self._require(witness, seen, tip, self._store)
                 if tip is not None and seen.tip.hash == tip.hash:
                     confirmed.append(witness.name)
-        owner = None if self._content is None else self._store.owner(self._content)
-        if owner not in (None, self._store.dataset):
-            raise second_ledger(self._store.location, str(owner))
         return confirmed
 
     def tip(self) -> Tip | None:
@@ -434,6 +435,12 @@ class Watch:
             return InvalidArgument(
                 f"The labels in these rows were {there}, a board: answers about them would break the seal. Submit"
                 " predictions to it, or ask rows that are not on it.",
+                name="data",
+            )
+        if there.startswith(DEALT):
+            return InvalidArgument(
+                f"The table of these rows was {there}. Continue with that deck and its ledger: a second ledger would"
+                " spend the same budget twice. If nobody has asked the deck, remove it, and open this again.",
                 name="data",
             )
         if there != self._where:

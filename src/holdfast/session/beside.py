@@ -32,9 +32,10 @@ from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.ledger import FileWitness, Witness, content_of, file_beside
 from holdfast.ledger.store import Tip
-from holdfast.ledger.witness import Seen
+from holdfast.ledger.witness import DEALT, Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.node import with_article
+from holdfast.rows.decks.dealt import decks_of, ledgers_beside
 from holdfast.rows.decks.deck import Deck
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
@@ -222,7 +223,33 @@ def ledger_beside(rows: RowSource) -> Path | None:
     return None if rows.location is None else file_beside(rows.location)
 
 
-class DeckWitness:
+class FoundWitness:
+    """A witness that is never told anything: what it says is found where the data are, each time it is asked."""
+
+    name: str
+
+    def newest(self) -> Seen | None:
+        """Return what there is to say."""
+        raise NotImplementedError
+
+    def others(self) -> None:
+        """Return None: nobody stores anything here."""
+
+    def remember(self, seen: Seen) -> None:
+        """Do nothing, as above."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep nobody from anything."""
+        return nullcontext()
+
+    def accept(self, seen: Seen) -> None:
+        """Do nothing: a restored ledger goes on behind what this witness says."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class DeckWitness(FoundWitness):
     """A deck, as a witness in a restore: it saw no entries, but what its ledger had given out for its questions."""
 
     name = "the deck"
@@ -235,21 +262,34 @@ class DeckWitness:
         mark = self._deck.used
         return Seen("", Tip(0, mark.ledger, 0, 0, "", *mark.taken)) if any(mark.taken) else None
 
-    def others(self) -> None:
-        """Return None: a deck is told by questions, not by ledgers."""
 
-    def remember(self, seen: Seen) -> None:
-        """Do nothing, as above."""
+class OtherDecks(FoundWitness):
+    """The decks dealt from the same table: it has the ledger of any of them that is used, and no other."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Keep nobody from anything."""
-        return nullcontext()
+    name = "another deck of the table"
 
-    def accept(self, seen: Seen) -> None:
-        """Do nothing: the restored ledger goes on behind what the deck remembers."""
+    def __init__(self, deck: Deck) -> None:
+        self._deck = deck
 
-    def close(self) -> None:
-        """Do nothing."""
+    def newest(self) -> Seen | None:
+        """Return the first entry of the ledger that used another deck."""
+        for other, ledger in ledgers_beside(self._deck):
+            return Seen(f"{DEALT}{other.name}", Tip(0, ledger, 0, 0))
+        return None
+
+
+class DealtWitness(FoundWitness):
+    """The decks dealt from a table, which then has no ledger of its own."""
+
+    name = "a deck of the table"
+
+    def __init__(self, table: Path) -> None:
+        self._table = table
+
+    def newest(self) -> Seen | None:
+        """Return that the table was dealt, if it was."""
+        names = ", ".join(deck.name for deck in decks_of(self._table))
+        return Seen(f"{DEALT}{names}", Tip(0, "", 0, 0)) if names else None
 
 
 def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
@@ -258,6 +298,9 @@ def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
 
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:
-    """Return the witnesses beside the data, which remember how far its ledger had advanced."""
+    """Return the witnesses beside the data, which remember how far its ledger had advanced, or what was dealt."""
     ledger = ledger_beside(rows)
-    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
+    if ledger is None or rows.location is None:
+        return []
+    dealt = OtherDecks(rows) if isinstance(rows, Deck) else DealtWitness(rows.location)
+    return [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint)), dealt]

@@ -17,7 +17,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
-from holdfast.ledger.witness import BOARD
+from holdfast.ledger.witness import BOARD, DEALT
 from holdfast.randomness import Randomness, keyed_generator
 from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.draws import without_replacement
@@ -210,6 +210,11 @@ def _other_split(before: Seen, split: HowSplit, found: HowSplit | None, way: str
 def _used(where: str) -> InvalidArgument:
     if where.startswith(BOARD):
         return InvalidArgument(f"The labels in these rows were {where}, a board. Split other rows.", name="data")
+    if where.startswith(DEALT):
+        return InvalidArgument(
+            f"These rows were {where}, so none of them can be held back. Go on with the deck, or split other rows.",
+            name="data",
+        )
     return InvalidArgument(
         f"These rows have answered questions already (ledger {where}), so none of them can be held back. Split new"
         " rows, or go on asking these.",

@@ -241,9 +241,9 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, rng = tmp_path_factory.mktemp("fits"), np.random.default_rng(5)
     a, b = rng.random((2, ROWS))
     frame = pl.DataFrame({"a": a, "b": b, "y": 3 * b - 2 * a > 0.5, "word": np.where(a < 0.7, "x", "yy")})
-    frame.write_parquet(folder / "f.parquet")
-    for name, distinct in (("f", True), ("hand", True), ("plain", False)):
-        deal(folder / "f.parquet", folder / f"{name}.deck", cards=600_000, distinct=distinct, name="f")
+    for name, distinct in (("f", True), ("hand", True), ("plain", False)):  # each of its own file: each has a ledger
+        frame.write_parquet(folder / f"{name}.parquet")
+        deal(folder / f"{name}.parquet", folder / f"{name}.deck", cards=600_000, distinct=distinct, name="f")
     return folder
 
 

@@ -5,4 +5,5 @@ cards      which rows are dealt, keyed so that a retried task deals the same; th
 supply     what a deal is made from: rows in chunks, or whole units; which rows are on no card and check guesses
 placing    cards written where their range will be; sorting: ranges put in order, in bounded memory
 deck       the deck as a row source: each card is used once
+dealt      what was dealt from which table, noted beside both
 """

@@ -16,6 +16,7 @@ from holdfast.ledger import exists, file_beside
 from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.rows.decks.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.decks.dealing import Job, first_card
+from holdfast.rows.decks.dealt import note_deal
 from holdfast.rows.decks.deck import Deck, deals_in, require_complete
 from holdfast.rows.decks.sorting import MOST
 from holdfast.rows.disk.asked import asked
@@ -134,6 +135,7 @@ def deal(
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
                 declared = {*complete, *(each.name for each in (there.columns if there else ()) if not each.nullable)}
+                note_deal(scan, paths)
                 job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct, checks)
                 job.run(next, engine, scratch)
         except HoldfastError:
