@@ -298,7 +298,7 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
 def _shared_in_arrays(trials: int, tail: float) -> tuple[Any, ...]:
     """Return what all counts share if trials and tail are the same for all of them."""
     n, goal, square, _, expansion = _shared(trials, tail)
-    return *map(np.array, (n, goal, square)), tuple(map(np.array, expansion))
+    return *map(np.array, (n, goal, square)), tuple(map(np.array, expansion)) if n > QUICKLY_INVERTED else None
 
 
 def _of_arrays(n: Any, tail: Any, most: float) -> tuple[Any, Any, Any]:
