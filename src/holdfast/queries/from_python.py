@@ -380,7 +380,7 @@ def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
     fault: BaseException | None = None
     for batch in (rows, *rows.iter_slices(1)):
         try:
-            return _series(in_own_context(function, batch), batch.height).dtype == pl.Boolean
+            return _series(in_own_context(function, batch.clone()), batch.height).dtype == pl.Boolean
         except InvalidQuery:
             raise
         except FAILURES as error:
@@ -435,7 +435,7 @@ def _values(function: BatchFunction, rows: pl.DataFrame, *, boolean: bool) -> Ba
     """Call the function on the batch; if it fails, on parts of it, so that no row affects another."""
 
     def value(batch: pl.DataFrame) -> NDArray[Any]:
-        values = _series(function(batch), batch.height)
+        values = _series(function(batch.clone()), batch.height)  # it may add or drop columns in place
         if boolean and values.dtype != pl.Boolean:
             raise InvalidQuery("A function must return booleans for all rows or for none.")
         return booleans(values) if boolean else floats(values)

@@ -124,13 +124,15 @@ class Translator:
         """Read a comparison or BETWEEN."""
         name = type(parsed).__name__
         if name == "Between":
-            op, args = "BETWEEN", self.children(parsed, depth, "this", "low", "high")
+            op, args = "BETWEEN", _in_order(self.children(parsed, depth, "this", "low", "high"))
         else:
             op, args = _COMPARISONS[name], self.children(parsed, depth, "this", "expression")
         return _compared(op, args)
 
     def membership(self, parsed: "Parsed", depth: int) -> Node:
         """Read IN; the order of its list does not matter."""
+        if parsed.args.get("field"):
+            raise InvalidQuery("IN takes a list of constants in parentheses: carrier IN ('UA', 'AA').")
         value, *listed = self.children(parsed, depth, "this", "expressions")
         if not listed:
             raise InvalidQuery("IN takes a list of constants in parentheses.")
@@ -324,9 +326,23 @@ def _compared(op: str, args: list[Node]) -> Node:
     args = _shortest(unified(op, args))
     if op in _FROM_THE_RIGHT and args[0].is_literal and not args[1].is_literal:  # 15 < x is the question x > 15
         op, args = _FROM_THE_RIGHT[op], args[::-1]
-    if op not in ("=", "<>") and args[0].type is Type.BOOL:
-        raise InvalidQuery(f"{op} compares numbers, text or dates; '{args[0]}' is a boolean.")
+    if args[0].type is Type.BOOL:
+        if op not in ("=", "<>"):
+            raise InvalidQuery(f"{op} compares numbers, text or dates; '{args[0]}' is a boolean.")
+        if args[1].is_literal and not args[0].is_literal:  # late = TRUE is the question late
+            return args[0] if args[1].value == (op == "=") else _applied("NOT", args[:1])
     return _applied(op, args)
+
+
+def _in_order(args: list[Node]) -> list[Node]:
+    """Refuse a BETWEEN whose ends are constants in the wrong order: it is never true."""
+    value, low, high = unified("BETWEEN", args)
+    if low.is_literal and high.is_literal and None not in (low.value, high.value) and low.value > high.value:
+        raise InvalidQuery(
+            f"BETWEEN {low} AND {high} is never true; write {value} BETWEEN {high} AND {low}, or {value} >= {low} OR"
+            f" {value} <= {high}."
+        )
+    return args
 
 
 def _shortest(args: list[Node]) -> list[Node]:
@@ -427,7 +443,7 @@ _GRAMMAR: dict[str, Production] = {
     "Not": _operation("NOT", "this"),
     **{name: _by(Translator.comparison, "this", "expression") for name in _COMPARISONS},
     "Between": _by(Translator.comparison, "this", "low", "high"),
-    "In": _by(Translator.membership, "this", "expressions"),
+    "In": _by(Translator.membership, "this", "expressions", "field"),
     "Like": _by(Translator.like, "this", "expression", "negate"),
     "ILike": _by(Translator.like, "this", "expression", "negate"),
     "Is": _by(Translator.is_, "this", "expression"),

@@ -174,6 +174,12 @@ ARGUMENT_TYPES: dict[str, tuple[Type, ...]] = {
     "value": tuple(Type),
 }
 _nullable = attrgetter("nullable")
+_WAYS = {  # what may be meant where an operation is given what it does not take
+    "||": " It joins texts; between conditions write OR.",
+    "+": " Texts are joined by ||.",
+    "OR": " Write every comparison in full: carrier = 'UA' OR carrier = 'AA'; or carrier IN ('UA', 'AA').",
+    "AND": " Write every comparison in full: hour > 6 AND hour < 18.",
+}
 _PLURALS = {Type.BOOL: "booleans", Type.STRING: "text", Type.DATE: "dates", Type.DATETIME: "timestamps"}
 
 
@@ -234,8 +240,11 @@ class Operation:
             if arg.type is not None and arg.type not in ARGUMENT_TYPES[takes]:
                 a_number = takes if takes == "text" else f"a {takes}"
                 read = takes == "date or timestamp" and arg.type is Type.STRING and not arg.is_literal
-                way = f" Text such as 2024-12-31 is read by CAST({arg} AS TIMESTAMP)." if read else ""
-                raise InvalidQuery(f"{op} takes {a_number}; '{arg}' is {with_article(arg.type)}.{way}")
+                way = f" Text such as 2024-12-31 is read by CAST({arg} AS TIMESTAMP)." if read else _WAYS.get(op, "")
+                if op == "+" and arg.type is not Type.STRING:
+                    way = ""
+                shown = str(arg) if arg.type is Type.STRING and arg.is_literal else f"'{arg}'"
+                raise InvalidQuery(f"{op} takes {a_number}; {shown} is {with_article(arg.type)}.{way}")
         if self.gives is None:
             args = unified(op, args)
             type_ = common_type(args)
@@ -304,7 +313,9 @@ def _way(op: str, left: Node, right: Node) -> str:
     if left.op in COMPARISONS and op not in ("=", "<>"):  # 12 < hour < 18
         middle = left.args[0] if left.args[1].is_literal else left.args[1]  # constants stand on the right
         return f" Write two comparisons: {left} AND {middle} {op} {right}."
-    if left.type is Type.BOOL and op in ("=", "<>"):
+    if left.type in (Type.DATE, Type.DATETIME) and right.type is not None and right.type.is_number:
+        return " Write a date in single quotes: '2024-12-31'."
+    if left.type is Type.BOOL:
         return f" It is true or false by itself: write {left}, or NOT {left}."
     if left.type is not None and left.type.is_number and right.is_literal and _is_number(right.value):
         return f" Write the number without quotation marks: {right.value}."

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.evaluate import Comparisons, Expression, compiled, on_columns, text_weight, work
 from holdfast.queries.grammar import Translator, compared_number, too_deep
-from holdfast.queries.node import Node
-from holdfast.queries.tokens import checked_tokens, dialect
+from holdfast.queries.node import Node, identifier
+from holdfast.queries.tokens import checked_tokens, dialect, parse_hint
 from holdfast.schema import Column, Schema, SchemaKey, Type
 
 if TYPE_CHECKING:
@@ -62,7 +62,19 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
             return _expression(*_translated(known.parsed, key.schema, shape[1]))
         except (InvalidQuery, UnknownName):
             pass  # refused below, in terms of the text itself
-    return _expression(*_translated(_parsed(text, key.schema), key.schema, {}))
+    try:
+        return _expression(*_translated(_parsed(text, key.schema), key.schema, {}))
+    except InvalidQuery as refusal:
+        raise InvalidQuery(f"{refusal}{_quoted(text, key.schema, str(refusal))}") from None
+
+
+def _quoted(text: str, schema: Schema, refusal: str) -> str:
+    """Say that what stands in single quotes is a text, where it may have been meant as a column or as the query."""
+    texts = re.findall("'([^']*)'", text)
+    if texts == [text.strip()[1:-1]]:
+        return " Write the query without single quotes around it: they make it a text."
+    column = next((one for one in texts if one in schema and f"'{one}'" in refusal), None)
+    return "" if column is None else f" {column!r} is a text here; write the column as {identifier(column)}."
 
 
 def _expression(node: Node, columns: dict[str, Column]) -> Expression:
@@ -138,17 +150,29 @@ def _known_shape(shape: str, count: int, key: SchemaKey) -> _Shape:
 
 
 def _filling(node: Node, columns: dict[str, Column], comparisons: Comparisons) -> Callable[[Iterable[str]], Expression]:
-    """Return how numbers make an expression of a shape's tree. Nothing is checked again: no check depends on them."""
+    """Return how numbers make an expression of a shape's tree. Only the order of BETWEEN's ends depends on them."""
     blank = _expression(node, columns)
     signs = ["-" * (one < 0) for one in comparisons.literals]
+    ranges = list(_constant_ranges(node))
     template = str(_emptied(node)).replace("%", "%%").replace(_EMPTY, "%r")
 
     def filled(texts: Iterable[str]) -> Expression:
         numbers = tuple(map(compared_number, map(add, signs, texts)))
+        if any(numbers[low] > numbers[high] for low, high in ranges):
+            raise InvalidQuery("BETWEEN takes the lower end first.")  # worded where the text is parsed by itself
         written = template % numbers
         return Expression(blank.type, blank.nullable, written, written, columns, comparisons.at(numbers), blank.work)
 
     return filled
+
+
+def _constant_ranges(node: Node) -> Iterable[tuple[int, int]]:
+    """Yield the places of both numbers of every BETWEEN in a shape's tree that has two."""
+    if node.op == "BETWEEN" and all(arg.is_literal and arg.type in NUMBERS for arg in node.args[1:]):
+        low, high = (abs(int(arg.value)) - _FIRST for arg in node.args[1:])
+        yield low, high
+    for arg in node.args:
+        yield from _constant_ranges(arg)
 
 
 def _emptied(node: Node) -> Node:
@@ -176,10 +200,7 @@ def _parsed(text: str, schema: Schema) -> "Parsed":
         raise too_deep() from None
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError):
         # Internal errors of the parser on odd input are refusals too: it saw only the caller's text.
-        shown = repr(text if len(text) <= 80 else text[:77] + "...")
-        unquoted = {token.text.lower() for token in tokens if token.token_type.name not in ("IDENTIFIER", "STRING")}
-        taken = next((name for name in schema.names if name.lower() in unquoted), None)  # named like an SQL word
-        hint = "" if taken is None else f' Write the column in double quotes: "{taken}".'
+        shown, hint = repr(text if len(text) <= 80 else text[:77] + "..."), parse_hint(tokens, schema)
         raise InvalidQuery(f"A query must be an SQL expression over one row; {shown} cannot be parsed.{hint}") from None
     if len(statements) != 1 or statements[0] is None:
         raise InvalidQuery("A query must be one expression.")
@@ -238,7 +259,8 @@ def values_of(node: Node) -> tuple[Any, ...] | None:
     if node.op == "CASE":
         results = (*node.args[1:-1:2], node.args[-1])
         if all(one.is_literal for one in results):
-            return tuple(dict.fromkeys(one.value for one in results if one.value is not None)) or None
+            listed = [one.value for one in results if one.value is not None]
+            return tuple(dict.fromkeys(map(float, listed) if node.type is Type.FLOAT else listed)) or None
     return None
 
 

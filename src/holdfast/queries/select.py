@@ -26,8 +26,8 @@ AGGREGATES = {
     "SUM": "SUM",
     "MEDIAN": "MEDIAN", "QUANTILE": "QUANTILE", "QUANTILE_CONT": "QUANTILE", "APPROX_QUANTILE": "QUANTILE",
     "PERCENTILE_CONT": "PERCENTILE", "STDDEV": "STDDEV", "STDDEV_POP": "STDDEV", "STDDEV_SAMP": "STDDEV",
-    "VARIANCE": "VARIANCE", "VAR_POP": "VARIANCE", "VAR_SAMP": "VARIANCE", "CORR": "CORR", "COVAR_POP": "COVAR",
-    "COVAR_SAMP": "COVAR", "REGR_SLOPE": "SLOPE",
+    "STD": "STDDEV", "VARIANCE": "VARIANCE", "VAR": "VARIANCE", "VAR_POP": "VARIANCE",
+    "VAR_SAMP": "VARIANCE", "CORR": "CORR", "COVAR_POP": "COVAR", "COVAR_SAMP": "COVAR", "REGR_SLOPE": "SLOPE",
 }  # fmt: skip
 _OFFERED = "AVG, COUNT, SUM, MEDIAN, QUANTILE, STDDEV, VARIANCE, CORR, COVAR_POP and REGR_SLOPE"
 
@@ -337,7 +337,8 @@ def _item(part: _Part) -> Item:
                 )
             raise InvalidQuery(
                 f"Arithmetic with aggregates is not available, as in {part.text!r}: an interval is computed for each of"
-                " them alone. Put the arithmetic inside, AVG(100 * x), or ask for a difference."
+                " them alone. Put the arithmetic inside, AVG(100 * x), or ask for a difference. AVG(condition) is the"
+                " share of rows for which it is true."
             )
     if called and get_close_matches(called, AGGREGATES, n=1, cutoff=0.8):
         near = get_close_matches(called, AGGREGATES, n=1, cutoff=0.8)[0]
@@ -376,11 +377,15 @@ def _arguments(called: str, part: _Part, close: int) -> tuple[str, ...]:
     if not inside.tokens:
         raise InvalidQuery(f"{called}() needs something to work on.")
     arguments = tuple(one.text for one in inside.split())
+    if "*" in arguments and called != "COUNT":
+        raise InvalidQuery(f"{called} takes a column or an expression; only COUNT takes *.")
     if AGGREGATES[called] == "PERCENTILE":
         words = [word for _, _, word in rest.words()]
         if words[:4] != ["WITHIN", "GROUP", "(", "ORDER BY"] or words[-1:] != [")"]:
             raise InvalidQuery(f"{called} is written {called}(0.9) WITHIN GROUP (ORDER BY x); or QUANTILE(x, 0.9).")
         return (rest.cut(4, -1).text, *arguments)
+    if rest.tokens and (rest.tokens[0].token_type.name == "STRING" or rest.tokens[0].text.upper() == "AS"):
+        raise InvalidQuery(f"A name is one word, or stands in double quotes; got {rest.text!r} after {called}(...).")
     if rest.tokens:
         raise InvalidQuery(
             f"Nothing may follow an aggregate but AS and a name; got {rest.text!r} after {part.cut(0, close + 1).text}."

@@ -21,7 +21,7 @@ from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.parse import from_text
-from holdfast.queries.select import Item, Key, Select, read_select, whole_number
+from holdfast.queries.select import AGGREGATES, Item, Key, Select, read_select, whole_number
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.estimate import Estimate, rounded_alike
@@ -198,11 +198,13 @@ class _Compiler:
 
     def _column(self, item: Item) -> _Column:
         if item.aggregate is None:
+            if item.text.upper() in AGGREGATES and item.text not in self.schema:
+                raise InvalidQuery(f"{item.text} takes its argument in brackets: {item.text}(x).")
             text = from_text(item.text, self.schema).text
             for place, by in enumerate(self.by):
                 if by.text == text:
                     return _Column(item.name, tuple(group[place] for group in self.groups))
-            raise InvalidQuery(f"{item.text} must be inside an aggregate, such as AVG({item.text}), or in GROUP BY.")
+            raise InvalidQuery(f"{item.text} must be inside an aggregate, such as COUNT({item.text}), or in GROUP BY.")
         make = _AGGREGATES[item.aggregate]
         scale, counts = self._scale(item), item.aggregate in ("COUNT", "COUNT_IF")
         everything = item.aggregate == "COUNT" and item.arguments in (("*",), ("1",))
@@ -334,7 +336,9 @@ def _ranged(item: Item, text: str, schema: Schema) -> Expression:
     """Return the argument of an aggregate; refuse a number without a declared range, which SQL has no way to give."""
     value = from_text(text, schema)
     if value.type.is_number and value.range is None:
-        raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}", name="within")
+        declared = all(column.bounds is not None for column in value.reads.values())
+        way = " A question of the kind mean takes a range; here, average a condition instead: AVG(x > 15)." * declared
+        raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}{way}", name="within")
     return value
 
 

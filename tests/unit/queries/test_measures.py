@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares
-from holdfast.queries.build import build_at_most, build_histogram, build_mean
+from holdfast.queries.build import build_at_most, build_groups, build_histogram, build_mean
 from holdfast.queries.histogram import FEW_EDGES
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
@@ -178,3 +178,11 @@ def test_bins_and_categories_are_found_alike_however_many_there_are(edges):
     (position,) = listed.functions
     assert position.direct is not None
     assert position.direct({"x": np.array(values)}).tolist() == expected
+
+
+def test_the_listed_values_of_a_choice_are_those_that_it_takes():
+    """A whole number beyond 2^53 that stands beside a fraction is a double, and so is the group that it names."""
+    text = "case when b then 1.5 else 9007199254740993 end"
+    grouped = build_groups("x > 0", SCHEMA, by=text, groups=None)
+    assert grouped.groups == ((1.5,), (9007199254740992.0,))
+    assert values_of(grouped, x=[1.0, 1.0], b=[True, False]) == [2, 4]

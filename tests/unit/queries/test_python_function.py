@@ -148,3 +148,27 @@ def test_the_types_of_other_values_in_a_list_do_not_matter(boolean: bool) -> Non
             assert values(first, second) == pytest.approx(alone, rel=0, abs=0, nan_ok=True)
     if not boolean:
         assert values(*range(6)) == pytest.approx([1, 1, math.nan, 0.5, math.nan, 300], nan_ok=True)
+
+
+def with_column(rows: pl.DataFrame) -> pl.Series:
+    rows.insert_column(0, (rows["i"] % 3).alias("rest"))
+    return rows["rest"] == 1
+
+
+def without_column(rows: pl.DataFrame) -> pl.Series:
+    return rows.drop_in_place("i") > 1
+
+
+@pytest.mark.parametrize("function", [with_column, without_column])
+def test_a_function_may_add_or_drop_columns_of_its_frame_in_place(function):
+    query = build_mean(function, SMALL)
+    assert query.evaluate(ROWS).tolist() == query.evaluate(ROWS.clone()).tolist() == function(ROWS.clone()).to_list()
+
+
+def test_a_row_that_fails_after_the_frame_was_changed_has_no_effect_on_others():
+    def fails_on_two(rows: pl.DataFrame) -> list[float]:
+        rows.insert_column(0, rows["i"].alias("again"))
+        return [1.0 / (each - 2) for each in rows["again"].to_list()]
+
+    values = build_mean(fails_on_two, SMALL, within=(-2, 2)).evaluate(ROWS)
+    assert np.array_equal(values, [0.25, 0.375, math.nan], equal_nan=True)

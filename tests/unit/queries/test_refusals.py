@@ -119,7 +119,17 @@ def test_what_is_not_text_is_refused(value):
             "No column 'foo' in things. If it is a value, write it in single quotes: 'foo'. It has: i, j, x, y, s,"
             " t, b, c, d, e, w, v.",
         ),
-        ("sum(x)", "sum is an aggregate over many rows; a query must be an expression over one row."),
+        (
+            "sum(x)",
+            "sum is an aggregate over many rows; a query must be an expression over one row. Leave it out: the kind of"
+            " question says what is computed; sql takes a SELECT.",
+        ),
+        ("x between 3 and 1", "BETWEEN 3 AND 1 is never true; write x BETWEEN 1 AND 3, or x >= 3 OR x <= 1."),
+        (
+            "d between '2021-01-01' and '2020-01-01'",
+            "BETWEEN DATE '2021-01-01' AND DATE '2020-01-01' is never true; write d BETWEEN DATE '2020-01-01' AND DATE"
+            " '2021-01-01', or d >= DATE '2021-01-01' OR d <= DATE '2020-01-01'.",
+        ),
         ("random() > x", "random changes from call to call; a query must depend on its row alone."),
         ("lenght(s)", "lenght is not a function that a query can use; LENGTH is."),
         ("x = null", "= NULL is never true; write IS NULL or IS NOT NULL."),
