@@ -16,7 +16,7 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import Goal
 from holdfast.questions.answer import Answer, Record
 from holdfast.questions.difference import DifferenceAnswer
-from holdfast.questions.estimate import Estimate, interval_bar, write_end, write_estimate
+from holdfast.questions.estimate import Estimate, interval_bar, times, write_end, write_estimate
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.service import charts
@@ -165,3 +165,24 @@ def test_sentences_do_not_promise_more_than_the_terms(rows: int) -> None:
     (note,) = (one.note for one in Exchange.readings(Goal(rows, 50, 0.95), None) if one.way == "endless")
     (at_first,) = re.findall(r"±([\d.]+\d) at first", note)
     assert float(at_first) >= plan(rows=rows).terms.margin
+
+
+@SOME
+@given(
+    st.integers(2, 10**9) | st.integers(2**53, 2**80),
+    st.floats(-1e3, 1e3, allow_subnormal=False),
+    st.floats(0, 1e3, allow_subnormal=False),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_a_multiple_of_an_interval_holds_the_multiple_of_its_ends(
+    size: int, low: float, width: float, one: float, other: float
+) -> None:
+    """Of a total over a population: also where rows are all at an end of the declared range."""
+    high = low + width
+    bounds = times(size, (low, high))
+    for first, last in (sorted((one, other)), (0.0, 1.0), (one, 1.0), (0.0, one)):
+        found = Estimate.within(bounds, first, (first, last))
+        exact = [size * (Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(end)) for end in (first, last)]
+        assert found.low <= exact[0]
+        assert exact[1] <= found.high

@@ -5,7 +5,7 @@ stores and what is sent over the wire; `to_dict()` adds the record.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -304,6 +304,14 @@ class Answer(AnyAnswer):
 def answer_of(estimate: Estimate, record: Record, bounds: Interval = (0.0, 1.0)) -> Answer:
     """Return the answer that is this one number."""
     return Answer(*estimate, record, bounds)
+
+
+def answers_of(lines: Iterable[Mapping[str, Any]], record: Record, bounds: Interval = (0.0, 1.0)) -> tuple[Answer, ...]:
+    """Return the answers whose value, low and high are in these lines of a result."""
+    return tuple(
+        Answer(nan if (value := line["value"]) is None else value, line["low"], line["high"], record, bounds)
+        for line in lines
+    )
 
 
 def estimate_of(answer: Answer) -> Estimate:

@@ -14,7 +14,7 @@ from holdfast.errors import NotCovered
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.queries.submission import CELLS, PredictedCells
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, estimate_of
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, answers_of, estimate_of
 from holdfast.questions.estimate import Estimate, Interval
 from holdfast.questions.histogram import HistogramAnswer, bars_html, bars_text
 from holdfast.questions.kind import kind_of
@@ -95,8 +95,8 @@ class ConfusionAnswer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "ConfusionAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        cells = ((each["cell"], answer_of(Estimate.from_json(each), record)) for each in result["cells"])
-        return cls(tuple(cells), record)
+        cells = result["cells"]
+        return cls(tuple(zip([cell["cell"] for cell in cells], answers_of(cells, record), strict=True)), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each cell and for each score."""

@@ -162,7 +162,7 @@ def difference(
         )
         return _result(values[0] - values[1], gap, span) | {"first": first, "second": second}
 
-    return context.question_in_passes(DIFFERENCE.name, built, passes, draws, run)
+    return context.question(DIFFERENCE.name, built, draws, run, passes=passes)
 
 
 def _paired(

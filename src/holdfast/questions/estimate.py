@@ -1,7 +1,8 @@
 """A value with its interval: in the units of a question, and written so that no end is rounded inward."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, floor, isfinite, isnan, log10, nan
+from fractions import Fraction
+from math import ceil, floor, inf, isfinite, isnan, log10, nan, nextafter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import notebook
@@ -52,8 +53,9 @@ class Estimate(NamedTuple):
         wide = last - first > SAYS_NOTHING
         if bounds != (0.0, 1.0):
             # Four roundings, each by at most ROUNDING times the size of what is rounded: high - low and its multiple,
-            # at most twice the larger bound each, then the sum and the end itself, at most once each. Six in all.
-            slack = 6.01 * ROUNDING * max(abs(low), abs(high))
+            # at most twice the larger bound each, then the sum and the end itself, at most once each. Six in all; and
+            # two more if the bounds are a multiple of others (`times`).
+            slack = 8.01 * ROUNDING * max(abs(low), abs(high))
             first, last = low + (high - low) * first, low + (high - low) * last
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
@@ -88,6 +90,20 @@ class Estimate(NamedTuple):
     def rounded(self) -> tuple[str, str, str]:
         """Return value, low and high as text, with as many decimals as the width justifies, ends rounded outward."""
         return write_estimate(self, self.decimals)
+
+
+def times(size: int, bounds: Interval) -> Interval:
+    """Return the bounds of a number that is `size` times as large, rounded outward.
+
+    >>> times(3, (-0.5, 0.5)), times(3, (0.1, 1.1))
+    ((-1.5, 1.5), (0.3, 3.3000000000000003))
+    """
+    return bounds if size == 1 else (-_at_least(size, -bounds[0]), _at_least(size, bounds[1]))
+
+
+def _at_least(size: int, end: float) -> float:
+    product = size * end
+    return product if Fraction(product) >= size * Fraction(end) else nextafter(product, inf)
 
 
 def write_estimate(estimate: "Estimate | Answer", digits: int) -> tuple[str, str, str]:

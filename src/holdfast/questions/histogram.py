@@ -18,7 +18,7 @@ from holdfast.queries.build import build_histogram
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, as_timestamp, estimate_of
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_timestamp, estimate_of
 from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
@@ -92,7 +92,8 @@ def bars_html(labels: str, values: str, bars: Bars) -> str:
 
 def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answer], ...]:
     """Return the pairs of label and answer, from what `result` returned."""
-    return tuple((bar["category"], answer_of(Estimate.from_json(bar), record)) for bar in result["categories"])
+    lines = result["categories"]
+    return tuple(zip([line["category"] for line in lines], answers_of(lines, record), strict=True))
 
 
 def histogram(
@@ -138,7 +139,7 @@ def histogram(
         pairs = zip(built.labels, found, strict=True)
         return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}
 
-    question = context.question_in_passes(HISTOGRAM.name, built, passes, draws, run)
+    question = context.question(HISTOGRAM.name, built, draws, run, passes=passes)
     what = "categories" if bins is None else "bins"
     leave_something(context, question.cost, len(built.labels) - 1, what, besides=1)
     counted = built.histogram if isinstance(built, HistogramWithin) else built

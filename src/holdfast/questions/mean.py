@@ -8,15 +8,16 @@ among its draws, so there are enough passes that three quarters of the draws sta
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, partial
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Protocol, TypeGuard, TypeVar, overload
 
 import polars as pl
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import SAYS_NOTHING
 from holdfast.guarantees.terms import PlainAmounts
 from holdfast.ledger import Answered, Cost
@@ -26,7 +27,7 @@ from holdfast.queries.measures import Mean, Share
 from holdfast.queries.node import literal_text
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
-from holdfast.questions.answer import Answer, AnyAnswer, Record, answer_of, as_timestamp, estimate_of
+from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_timestamp, estimate_of
 from holdfast.questions.estimate import (
     NUMBERS,
     Estimate,
@@ -54,7 +55,7 @@ from holdfast.questions.options import (
     Where,
     Within,
 )
-from holdfast.questions.question import Context, Drawing, Forecast, Question, Result
+from holdfast.questions.question import MOST_REMEMBERED, Context, Drawing, Forecast, Question, Result
 from holdfast.questions.stages import NONE, in_slices, look_until, worthwhile
 
 
@@ -123,8 +124,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
     def result(self) -> dict[str, Any]:
         """A list of groups, each with value, low, high and the ends of its share; what they are by; the bounds."""
-        found = zip(map(estimate_of, self.answers), self.shares, strict=True)
-        return result_of(self.by, self.groups, list(found), self.bounds)
+        return result_of(self.by, self.groups, list(map(estimate_of, self.answers)), self.shares, self.bounds)
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "GroupsAnswer":
@@ -133,7 +133,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return cls(
             tuple(result["by"]),
             tuple(tuple(one["group"]) for one in lines),
-            tuple(answer_of(Estimate.from_json(one), record, (low, high)) for one in lines),
+            answers_of(lines, record, (low, high)),
             tuple((one["share_low"], one["share_high"]) for one in lines),
             record,
             (low, high),
@@ -163,12 +163,16 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
 
 def result_of(
-    by: Sequence[str], groups: Sequence[Sequence[Any]], found: Sequence[tuple[Estimate, Interval]], bounds: Interval
+    by: Sequence[str],
+    groups: Sequence[Sequence[Any]],
+    found: Sequence[Estimate],
+    shares: Sequence[Interval],
+    bounds: Interval,
 ) -> Result:
     """Return the result of a question by groups: what was `found` of each, and the interval for its share."""
     lines = [
         {"group": list(map(_in_json, group)), **one.to_json(), "share_low": low, "share_high": high}
-        for group, (one, (low, high)) in zip(groups, found, strict=True)
+        for group, one, (low, high) in zip(groups, found, shares, strict=True)
     ]
     return {"by": list(by), "groups": lines, "bounds": list(bounds)}
 
@@ -199,12 +203,10 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     def run(drawing: Drawing) -> Result:
         releases = [(drawing.release(part, draws), len(part.groups)) for part in parts]
         known = drawing.answering.groups_of_all(releases)
+        intervals, shares = zip(*known, strict=True)
         values = [value for release, _ in releases for value in release.values]
-        found = [
-            (Estimate.within(grouped.bounds, value, interval), share)
-            for value, (interval, share) in zip(values, known, strict=True)
-        ]
-        return _result(grouped, found)
+        found = [Estimate.within(grouped.bounds, *pair) for pair in zip(values, intervals, strict=True)]
+        return _result(grouped, found, shares)
 
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
@@ -214,7 +216,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         )
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
-    question = replace(context.question_in_passes(kind, grouped, parts, draws, run), forecast=forecast)
+    question = context.question(kind, grouped, draws, run, passes=parts, forecast=forecast)
     cost = question.cost
     leave_something(context, cost, count, "groups")
     return context.said_published(question, [name for key in grouped.keys for name in key.columns])
@@ -229,8 +231,7 @@ def leave_something(context: Context, cost: Cost, asked: int, what: str, besides
 
     def too_many(count: int) -> bool:
         part, whole = count + besides, asked + besides
-        taken = PlainAmounts(part * cost.charge // whole, part * cost.intervals // whole)
-        return context.guarantee.margin_after(0, taken) >= SAYS_NOTHING
+        return _leaves_nothing(context.guarantee, part * cost.charge // whole, part * cost.intervals // whole)
 
     if too_many(asked) and not too_many(1):  # else no answer of this session says anything, whatever is asked
         most = bisect_left(range(asked), True, key=too_many) - 1
@@ -243,8 +244,14 @@ def leave_something(context: Context, cost: Cost, asked: int, what: str, besides
         )
 
 
-def _result(grouped: Grouped, found: Sequence[tuple[Estimate, Interval]]) -> Result:
-    return result_of([key.text for key in grouped.keys], grouped.groups, found, grouped.bounds)
+@lru_cache(MOST_REMEMBERED)
+def _leaves_nothing(guarantee: Guarantee, charge: int, intervals: int) -> bool:
+    """Whether no answer says anything once this much is taken."""
+    return guarantee.margin_after(0, PlainAmounts(charge, intervals)) >= SAYS_NOTHING
+
+
+def _result(grouped: Grouped, found: Sequence[Estimate], shares: Sequence[Interval]) -> Result:
+    return result_of([key.text for key in grouped.keys], grouped.groups, found, shares, grouped.bounds)
 
 
 _CUTS = "Where to cut the range of a number, for a narrower mean at the same price; auto finds out, none cuts nothing."
@@ -320,20 +327,21 @@ def mean(
         context = context.by(mechanism)
     if until is not None and (by, margin, rows_per_query) != (None, None, None):
         raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
+    cuts = slices if _cuts(slices) else None
     if by is not None:
         kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit}
         _leave_out("by", margin=margin, **kept)
         grouped = build_groups(query, context.schema, by=by, groups=groups, within=within, where=where)
-        if _cuts(slices):
-            return _in_slices(context, grouped, slices, rows_per_query)
+        if cuts is not None:
+            return _in_slices(context, grouped, cuts, rows_per_query)
         return in_groups(MEAN.name, context, grouped, rows_per_query)
     if groups is not None:
         raise InvalidArgument("groups are values of by; say by what the rows are grouped.", name="groups")
     plain = build_mean(query, context.schema, within=within, where=where)
-    others = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
-    if _cuts(slices):
+    if cuts is not None:
+        others = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
         _leave_out("slices", margin=margin, **others)
-        return _in_slices(context, plain, slices, rows_per_query)
+        return _in_slices(context, plain, cuts, rows_per_query)
     built = build_accepted(
         plain, context.schema, rows_per_unit=rows_per_unit, weight=weight, largest_weight=largest_weight
     )
@@ -344,7 +352,7 @@ def mean(
     if usual and _of_all_rows(plain) and worthwhile(context, draws):
         return _in_slices(context, plain, AUTO, rows_per_query)
     if usual:
-        return context.question(MEAN.name, plain, draws, hint=partial(_slices_hint, context, plain, draws))
+        return context.question(MEAN.name, plain, draws, remarks=lambda: (_slices_hint(context, plain, draws),))
     return context.question(MEAN.name, built, draws, requested=margin)
 
 
@@ -373,8 +381,8 @@ def _in_slices(
     """Return the question about the slices of a number, of all rows or in each group."""
     sliced = build_slices(plain, slices)
 
-    def report(found: Sequence[tuple[Estimate, Interval]]) -> Result:
-        return _result(plain, found) if isinstance(plain, Grouped) else found[0][0].to_result(plain.bounds)
+    def report(found: Sequence[Estimate], shares: Sequence[Interval]) -> Result:
+        return _result(plain, found, shares) if isinstance(plain, Grouped) else found[0].to_result(plain.bounds)
 
     draws = context.draws(sliced, rows_per_query)
     question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)

@@ -23,7 +23,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query
-from holdfast.questions.estimate import Estimate, Interval, write_end
+from holdfast.questions.estimate import Estimate, Interval, times, write_end
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
@@ -39,6 +39,7 @@ SHOWN_PRESENT = (1.0, 0.5)  # the same, where the group is the rows in which a v
 MOST_TIMES = 100  # how often one answer may draw every row, on average, in a session without an end
 MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 
+Remarks = Callable[[], tuple[str | None, ...]]  # what else a price says
 Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
@@ -288,17 +289,15 @@ class Context:
         """Return what releases of these queries, from so many draws each, cost together; their rows, and their work."""
         charge = intervals = rows_read = work = 0
         for query, draws in releases:
-            cost, rows = self.price(query, draws)
+            cost, rows = _price(self.answering, query.statistic, draws)
             charge, intervals = charge + cost.charge, intervals + cost.intervals
             rows_read, work = rows_read + rows, work + RELEASE_WORK + rows * query.work
         return Cost(charge, intervals), rows_read, work
 
-    def forecast(
-        self, query: Query, draws: int, scale: float | None, hint: Callable[[], str | None], _: Answered
-    ) -> Forecast:
-        """Return the forecast of an answer from one release of this many `draws`; `scale`, `hint`: as `question`."""
+    def forecast(self, query: Query, draws: int, scale: float | None, remarks: Remarks, _: Answered) -> Forecast:
+        """Return the forecast of an answer from one release of this many `draws`; `scale`, `remarks`: as `question`."""
         margin = None if scale is None else self.margin(query, draws, scale)
-        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), hint()))
+        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), *remarks()))
 
     def margin(self, query: Query, draws: int, scale: float) -> float | None:
         """Return the margin of an answer from this many `draws`, `scale` times that of the query.
@@ -339,13 +338,15 @@ class Context:
         draws: int,
         run: Callable[[Drawing], Result] | None = None,
         *,
-        scale: float = 1.0,
+        passes: Sequence[Query] = (),
+        price: tuple[Cost, int, int] | None = None,
+        forecast: Callable[[Answered], Forecast] | None = None,
+        remarks: Remarks = lambda: (),
+        size: int = 1,
         requested: float | None = None,
         text: str | None = None,
-        hint: Callable[[], str | None] = lambda: None,
-        of: Query | None = None,
     ) -> Question:
-        """Return the question that one release of the query answers.
+        """Return a question about `query`, usually answered by one release.
 
         Parameters
         ----------
@@ -353,56 +354,53 @@ class Context:
             What is asked, and from how many draws.
         run
             How it is answered; left out, with the one number that is released: only its margin is known beforehand.
-        scale
-            How many units of that number are one unit of the query.
+        passes
+            What each release is about, if there are several. It is the same question however many there are.
+        price
+            What it costs, reads and takes, as from `price_all`; left out, what the releases do.
+        forecast, remarks
+            What is known beforehand; left out, what is known of one release, and these remarks.
+        size
+            How many units of the answer are one unit of the query: the size of a population.
         requested
             The margin the caller asked for. Asking for the same margin again finds the earlier answer, even if it would
             take more draws now.
         text
             The question in words, if not the text of its query; it is then part of its identity.
-        hint
-            What else a price says.
-        of
-            What is asked, if the query is only one pass of it.
         """
-        asked = of or query
-        cost, rows_read = _price(self.answering, query.statistic, draws)
+        released = passes[0] if passes else query
+        if price is None and not passes:
+            cost, rows_read = _price(self.answering, query.statistic, draws)
+            work = RELEASE_WORK + rows_read * query.work
+        else:
+            cost, rows_read, work = price or self.price_all((one, draws) for one in passes)
+        if forecast is None and len(passes) > 1:
+            forecast = partial(self._forecast_of_passes, released, draws, cost)
+        elif forecast is None:
+            forecast = partial(self.forecast, released, draws, size if run is None else None, remarks)
         unusual = requested is None and draws != self.rows_per_query
         reads = draws if unusual else None if requested is None else f"margin {requested!r}"
-        identity = identity_of(asked, reads, self.mechanism)
-        usual = identity_of(asked, None, self.mechanism) if unusual and self.reads_fewer else None
+        identity = identity_of(query, reads, self.mechanism)
+        usual = identity_of(query, None, self.mechanism) if unusual and self.reads_fewer else None
         if text is not None:
             identity, usual = (each and encode({"kind": kind, "of": each, "text": text}) for each in (identity, usual))
         return Question(
             kind,
-            text or asked.text,
+            text or query.text,
             identity,
             cost,
             rows_read,
-            run or partial(_one_number, query, draws, scale),
-            partial(self.forecast, query, draws, scale if run is None else None, hint),
+            run or partial(_one_number, query, draws, size),
+            forecast,
             usual=usual,
-            work=RELEASE_WORK + rows_read * query.work,
+            work=work,
             terms=self.guarantee.terms,
             mechanism=self.mechanism,
             whole=query.speaks_of_units,
         )
 
-    def question_in_passes(
-        self, kind: str, whole: Query, passes: Sequence[Query], draws: int, run: Callable[[Drawing], Result]
-    ) -> Question:
-        """Return the question that one release of each pass answers: the same however many passes there are."""
-        question = self.question(kind, passes[0], draws, run, of=whole)
-        if len(passes) == 1:
-            return question
-        cost, rows_read, work = self.price_all((one, draws) for one in passes)
-        return replace(
-            question,
-            cost=cost,
-            rows_read=rows_read,
-            work=work,
-            forecast=lambda _: Forecast(widths=self.group_widths(passes[0], draws, cost)),
-        )
+    def _forecast_of_passes(self, first: Query, draws: int, cost: Cost, _: Answered) -> Forecast:
+        return Forecast(widths=self.group_widths(first, draws, cost))
 
     def identity(self, query: Query, draws: int) -> str | None:
         """Return the identity of a question about `query`, from this many `draws`."""
@@ -416,11 +414,11 @@ class Context:
         return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
 
 
-def _one_number(query: Query, draws: int, scale: float, drawing: Drawing) -> Result:
-    """Return the one number that a release gives, `scale` times the query's."""
-    low, high = query.bounds
-    bounds = scale * low, scale * high
-    (found,) = drawing.estimates(query, draws, bounds)
+def _one_number(query: Query, draws: int, size: int, drawing: Drawing) -> Result:
+    """Return the one number that a release gives, `size` times the query's."""
+    release = drawing.release(query, draws)
+    bounds = times(size, query.bounds)
+    (found,) = drawing.certify(query, release, bounds)
     return found.to_result(bounds)
 
 

@@ -39,7 +39,7 @@ from holdfast.ledger import Answered, Cost
 from holdfast.queries.groups import Grouped
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.queries.query import Composed, Query, RowValues
-from holdfast.questions.estimate import Estimate, Interval
+from holdfast.questions.estimate import Estimate, Interval, times
 from holdfast.questions.question import (
     RELEASE_WORK,
     SHOWN_PRESENT,
@@ -51,6 +51,7 @@ from holdfast.questions.question import (
     Widths,
     encode,
     if_complete,
+    no_forecast,
 )
 
 Found = tuple[float, Interval]  # an estimate, and its interval
@@ -394,7 +395,7 @@ NONE = "none"  # instead of cuts: nothing is cut
 COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
 ENOUGH = 4_000  # draws from which on a mean is cut unasked: with fewer, cuts hardly make it narrower
 
-Report = Callable[[Sequence[tuple[Estimate, Interval]]], Result]  # of each part its estimate, and its share of the rows
+Report = Callable[[Sequence[Estimate], Sequence[Interval]], Result]  # of each part its estimate, its share of the rows
 
 
 def worthwhile(context: Context, draws: int) -> bool:
@@ -414,7 +415,7 @@ def in_slices(
     draws: int,
     report: Report,
     *,
-    scale: float = 1.0,
+    size: int = 1,
     text: str | None = None,
     forecast: bool = False,
 ) -> Question:
@@ -428,7 +429,7 @@ def in_slices(
         The mean, or that of each group, and its cuts; without any, they are found out first.
     report
         Returns the result, from what was found of all rows or of each group.
-    scale
+    size
         How many units of the answer are one unit of the number.
     text
         The question in words, if not the text of `sliced`.
@@ -444,8 +445,7 @@ def in_slices(
         )
     measure = sliced.measure
     parts: tuple[Composed, ...] = measure.in_passes(len(measure.groups)) if isinstance(measure, Grouped) else (measure,)
-    low, high = measure.bounds
-    bounds = scale * low, scale * high
+    bounds = times(size, measure.bounds)
 
     def estimate(part: Composed, drawing: Drawing) -> tuple[Estimate, Interval]:
         stages = DrawnStages((part,), draws, sliced=True, counting=COUNTING, drawing=drawing)
@@ -454,7 +454,8 @@ def in_slices(
         return found, stages.share
 
     def run(drawing: Drawing) -> Result:
-        return report([estimate(part, drawing) for part in parts])
+        found, shares = zip(*(estimate(part, drawing) for part in parts), strict=True)
+        return report(found, shares)
 
     def foreseen(_: Answered) -> Forecast:
         def margin(share: float) -> float:
@@ -472,14 +473,9 @@ def in_slices(
     _found(planned, sliced.edges)
     one, rows_read, work = planned.price(context)
     cost = Cost(len(parts) * one.charge, len(parts) * one.intervals)
-    question = context.question(kind, parts[0], draws, run, text=text, of=sliced)
-    return replace(
-        question,
-        cost=cost,
-        rows_read=len(parts) * rows_read,
-        work=len(parts) * work,
-        forecast=foreseen if forecast else lambda _: Forecast(),
-    )
+    price = cost, len(parts) * rows_read, len(parts) * work
+    known = foreseen if forecast else no_forecast
+    return context.question(kind, sliced, draws, run, price=price, forecast=known, text=text)
 
 
 def _found(stages: Stages, edges: Sequence[float]) -> Found:

@@ -12,6 +12,7 @@ from holdfast.queries.measures import Share
 from holdfast.queries.units import HAVING, build_whole_unit
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
+from holdfast.questions.estimate import times
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import (
     About,
@@ -27,6 +28,8 @@ from holdfast.questions.options import (
 )
 from holdfast.questions.question import Context, Question
 from holdfast.questions.stages import in_slices, worthwhile
+
+LARGEST = 1e300  # people in a population: with more, no number could say how many
 
 
 def count(
@@ -60,7 +63,7 @@ def count(
     size = _size(context, population)
     draws = context.draws(built, rows_per_query, None if margin is None else margin / size)
     text = f"how many of {size:,} have {built.value.text}"
-    return context.question(COUNT.name, built, draws, scale=float(size), requested=margin, text=text)
+    return context.question(COUNT.name, built, draws, size=size, requested=margin, text=text)
 
 
 COUNT = kind_of(count, Answer)
@@ -99,21 +102,21 @@ def total(
     built = build_total(query, context.schema, within=within, where=where)
     size, (low, high) = _size(context, population), built.bounds
     draws = context.draws(built, rows_per_query)
-    check.number(total=float(size) * high - float(size) * low)
-    text, scale = f"total of {built.text.removeprefix('mean of ')} over {size:,}", float(size)
+    check.number(total=size * high - size * low)
+    text = f"total of {built.text.removeprefix('mean of ')} over {size:,}"
     if worthwhile(context, draws):
-        sliced, bounds = build_slices(built, AUTO), (scale * low, scale * high)
+        sliced, bounds = build_slices(built, AUTO), times(size, built.bounds)
         return in_slices(
             TOTAL.name,
             context,
             sliced,
             draws,
-            lambda found: found[0][0].to_result(bounds),
-            scale=scale,
+            lambda found, _: found[0].to_result(bounds),
+            size=size,
             text=text,
             forecast=True,
         )
-    return context.question(TOTAL.name, built, draws, scale=scale, text=text)
+    return context.question(TOTAL.name, built, draws, size=size, text=text)
 
 
 TOTAL = kind_of(total, Answer)
@@ -132,6 +135,7 @@ def _size(context: Context, population: int | None) -> int:
     if population is None:
         return int(context.guarantee.terms.all_rows)
     check.whole(population=population)
+    check.at_most(f"{LARGEST:g}", LARGEST, population=population)
     return int(population)
 
 

@@ -139,20 +139,32 @@ class Answering:
         return self._answer(question)
 
     def _answer(self, question: Question) -> AnyAnswer:
-        return self.ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+        (answer,) = self.ledger.in_flight.run(question.identity, partial(self._take_steps, (question,)))
+        return answer
 
-    def _answer_once(self, question: Question) -> AnyAnswer:
-        """Take the steps from find to commit, while no other thread answers this question."""
-        entry, fresh = self._find(question), False
-        if entry is None:
+    def _take_steps(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Take the steps from find to commit, while no other thread answers these questions.
+
+        A question that is in the list twice, or was asked before, is not drawn again.
+        """
+        new: dict[object, Question] = {}
+        known: dict[object, tuple[Entry, bool]] = {}
+        for question in questions:
+            key = question.identity or id(question)  # id() for a question that is new each time
+            if key not in known and (entry := self._find(question)) is not None:
+                known[key] = entry, False
+            elif key not in known:
+                new[key] = question
+        if new:
             asking = Asking()
             try:
-                (place,) = self._reserve((question,), asking)
-                drawn = self._draw(question, place)
-                ((entry, fresh),) = self._commit((drawn,))
+                places = self._reserve(list(new.values()), asking)
+                drawn = [self._draw(question, place) for question, place in zip(new.values(), places, strict=True)]
+                known |= zip(new, self._commit(drawn), strict=True)
             finally:
                 asking.ended = True
-        return answer_from(self.plan.standing.context.guarantee, entry, fresh)
+        guarantee = self.plan.standing.context.guarantee
+        return [answer_from(guarantee, *known[question.identity or id(question)]) for question in questions]
 
     def _find(self, question: Question) -> Entry | None:
         """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
@@ -248,25 +260,8 @@ class Answering:
         for start in range(0, len(questions), MOST_TOGETHER):
             some = questions[start : start + MOST_TOGETHER]
             keys = [one.identity for one in some if one.identity is not None]
-            answers += self.ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
+            answers += self.ledger.in_flight.run_all(keys, partial(self._take_steps, some))
         return answers
-
-    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
-        """Take the same steps for a list: a question that is in it twice, or was asked before, is not drawn again."""
-        asked = {one.identity or id(one): one for one in questions}  # id() for a question that is new each time
-        stored = ((key, self._find(one)) for key, one in asked.items())
-        found: dict[object, tuple[Entry, bool]] = {key: (entry, False) for key, entry in stored if entry is not None}
-        new = {key: one for key, one in asked.items() if key not in found}
-        if new:
-            asking = Asking()
-            try:
-                places = self._reserve(list(new.values()), asking)
-                drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
-                found |= zip(new, self._commit(drawn), strict=True)
-            finally:
-                asking.ended = True
-        guarantee = self.plan.standing.context.guarantee
-        return [answer_from(guarantee, *found[one.identity or id(one)]) for one in questions]
 
     # -- answers that are drawn now and written later -------------------------------------------------------------
 

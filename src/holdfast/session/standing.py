@@ -58,11 +58,16 @@ class StandingPlan:
 
     def context(self) -> Context:
         """Return the context for new questions."""
-        context = (self.standing if self.standing.recorded else self.now()).context
+        standing = self.standing if self.standing.recorded else self.now()
+        context = standing.context
         if context.guarantee.terms.ends:
             return context
         rows_per_query = context.guarantee.rows_at(self._ledger.spent.intervals)
-        return context if rows_per_query == context.rows_per_query else replace(context, rows_per_query=rows_per_query)
+        if rows_per_query != context.rows_per_query:
+            context = replace(context, rows_per_query=rows_per_query)
+            if standing.recorded:  # else another thread may have let the ledger's plan stand meanwhile
+                self.standing = replace(standing, context=context)
+        return context
 
     def begin(self) -> None:
         """Begin the ledger now instead of with the first answer. If it has begun already, its plan stands."""

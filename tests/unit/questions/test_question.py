@@ -1,6 +1,7 @@
 """Every refusal is decided before a row is read and before anything is spent, and is a whole sentence."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -252,3 +253,20 @@ def test_where_nothing_ends_one_answer_cannot_draw_without_end(data: dict[str, A
         assert rows.rows_read == 0
         assert not session.ledger.begun
         assert session.mean("b", rows_per_query=3 * len(rows)).rows_read == 3 * len(rows)
+
+
+@pytest.mark.parametrize("size", [13, 999_983, 2**53 + 1])
+def test_totals_and_counts_of_rows_that_are_all_at_the_end_of_the_range_are_inside_their_intervals(size: int) -> None:
+    """The product of a size and a bound may be rounded down."""
+    session = Session({"x": [0.1] * 2_000, "b": [True] * 2_000}, queries=20)
+    total = session.total("x", within=(0.0, 0.1), population=size)
+    assert total.low <= size * Fraction(0.1) <= total.high
+    count = session.count("b", population=size)
+    assert int(count.low) <= size <= int(count.high)
+
+
+@pytest.mark.parametrize(("kind", "query"), [("count", "x > 0"), ("total", "x")])
+def test_a_population_that_no_number_can_hold_is_refused_in_words(kind: str, query: str) -> None:
+    session = Session({"x": [0.5, 0.7] * 1_000}, queries=20, bounds={"x": (0, 1)})
+    with pytest.raises(InvalidArgument, match="population must be"):
+        session.price(query, kind, population=10**400)
