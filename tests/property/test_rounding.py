@@ -186,3 +186,16 @@ def test_a_multiple_of_an_interval_holds_the_multiple_of_its_ends(
         exact = [size * (Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(end)) for end in (first, last)]
         assert found.low <= exact[0]
         assert exact[1] <= found.high
+
+
+@SOME
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(1e-3, 1), st.floats(1e-3, 1))
+def test_a_relative_difference_holds_every_pair_of_means(one: float, two: float, three: float, four: float) -> None:
+    """Also those at the ends of both intervals, whose quotient no float may be."""
+    (a, b), (c, d) = sorted((one, two)), sorted((three, four))
+    first, second = Estimate(a, a, b), Estimate(c, c, d)
+    answer = DifferenceAnswer(0.0, -1.0, 1.0, RECORD, (-1.0, 1.0), first, second)
+    assert answer.lift is not None
+    low, high = answer.lift
+    assert low <= Fraction(a) / Fraction(d) - 1
+    assert Fraction(b) / Fraction(c) - 1 <= high

@@ -16,7 +16,7 @@ from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, Record
-from holdfast.questions.estimate import LONG, Estimate, Interval, write_far
+from holdfast.questions.estimate import LONG, Estimate, Interval, outward, write_far
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -47,7 +47,7 @@ class DifferenceAnswer(Answer):
         if self.first is None or self.second is None or self.second.low <= 0:
             return None
         ends = [(first - second) / second for first, second in _corners(self.first, self.second, self.low, self.high)]
-        return min(ends), max(ends)
+        return outward((min(ends), max(ends)))
 
     def result(self) -> dict[str, Any]:
         """Value, low, high and bounds of the difference; the means of both groups."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53
+STEPS = 16  # roundings, each relative to a number or to 1, that `outward` makes up for
 SEPARATED = 10_000  # numbers from here on get thousands separators
 FEWEST = 12  # at most this many digits before the decimal point are rounded to zeros
 LONG = 1e15  # numbers from here on are written as powers of ten
@@ -90,6 +91,17 @@ class Estimate(NamedTuple):
     def rounded(self) -> tuple[str, str, str]:
         """Return value, low and high as text, with as many decimals as the width justifies, ends rounded outward."""
         return write_estimate(self, self.decimals)
+
+
+def outward(interval: Interval) -> Interval:
+    """Return an interval that was computed in a few steps, widened by more than their rounding errors.
+
+    >>> low, high = outward((0.5, 2.0))
+    >>> 0.5 - 1e-14 < low < 0.5, 2.0 < high < 2.0 + 1e-14
+    (True, True)
+    """
+    low, high = interval
+    return low - STEPS * ROUNDING * (1 + abs(low)), high + STEPS * ROUNDING * (1 + abs(high))
 
 
 def times(size: int, bounds: Interval) -> Interval:

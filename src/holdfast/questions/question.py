@@ -379,7 +379,7 @@ class Context:
         elif forecast is None:
             forecast = partial(self.forecast, released, draws, size if run is None else None, remarks)
         unusual = requested is None and draws != self.rows_per_query
-        reads = draws if unusual else None if requested is None else f"margin {requested!r}"
+        reads = draws if unusual else None if requested is None else f"margin {float(requested)!r}"
         identity = identity_of(query, reads, self.mechanism)
         usual = identity_of(query, None, self.mechanism) if unusual and self.reads_fewer else None
         if text is not None:

@@ -35,7 +35,7 @@ from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 from holdfast.session.answering import Answering
-from holdfast.session.beside import declare, ledger_beside, refuse_published, witnesses_beside
+from holdfast.session.beside import declare, ledger_beside, witnesses_beside
 
 A = TypeVar("A", bound=AnyAnswer)
 SHARES = "All sessions of this process on these rows share one budget:"
@@ -144,8 +144,6 @@ class Session(Verbs):
         self._owns_ledger = True
         try:
             self.answering = Answering(source, schema, opened, request, randomness, analyst)
-            if self.answering.plan.standing.context.guarantee.checks is not None:
-                refuse_published(schema)
         except BaseException:
             opened.close()
             raise

@@ -13,7 +13,7 @@ from holdfast.randomness import Randomness
 from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.source import Draws, RowSource
 from holdfast.schema import Schema
-from holdfast.session.beside import explored_beside
+from holdfast.session.beside import explored_beside, refuse_published
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,8 @@ class StandingPlan:
 
     def _under(self, plan: Plan, *, recorded: bool) -> Standing:
         ledger, guarantee = self._ledger, plan.standing
+        if guarantee.checks is not None:
+            refuse_published(self._schema)
         draws = draws_under(self._rows, plan, ledger)
         context = Context(
             guarantee,

@@ -270,3 +270,13 @@ def test_a_population_that_no_number_can_hold_is_refused_in_words(kind: str, que
     session = Session({"x": [0.5, 0.7] * 1_000}, queries=20, bounds={"x": (0, 1)})
     with pytest.raises(InvalidArgument, match="population must be"):
         session.price(query, kind, population=10**400)
+
+
+@pytest.mark.parametrize(("kind", "query"), [("mean", "x"), ("count", "x > 0")])
+def test_a_margin_is_the_same_however_its_number_is_written(kind: str, query: str) -> None:
+    rows = memory_rows(pl.DataFrame({"x": [0.5, 7.5] * 1_000}), name="t", complete=["x"])
+    session, margin = Session(rows, queries=20, bounds={"x": (0, 10)}), 4 if kind == "mean" else 1_000
+    identities = {
+        session.prepare(query, kind, margin=one).identity for one in (margin, float(margin), np.float64(margin))
+    }
+    assert len(identities) == 1

@@ -35,7 +35,7 @@ dep_delay = "departure delay in minutes"
 
 
 def session(**declared: object) -> hf.Session:
-    return hf.Session(FLIGHTS, queries=50, seed=1, complete=list(FLIGHTS), **declared)  # type: ignore[arg-type]
+    return hf.Session(FLIGHTS, queries=50, seed=1, complete=list(FLIGHTS), **declared)
 
 
 def test_what_is_declared_need_not_be_said_again() -> None:
@@ -267,3 +267,16 @@ def test_rows_that_check_guesses_publish_nothing(checking: dict[str, object]) ->
         hf.Session(frame, seed=1, categories={"carrier": "published"}, **checking)
     with hf.Session(frame, seed=1, categories={"carrier": ["UA", "AA"]}, **checking) as session:
         assert session.schema["carrier"].categories == ("UA", "AA")
+
+
+@pytest.mark.parametrize("checking", [{"checks": 0.2}, {"guarantee": "checks"}])
+def test_texts_are_not_published_beside_a_plan_that_checks_whoever_began_it(checking: dict[str, object]) -> None:
+    """The plan of another session stands from its first answer on, also for one that was opened before."""
+    rows = hf.open({"carrier": ["UA", "AA", None, "DL"] * 500, "late": [True, False] * 1_000})
+    early = hf.Session(rows, categories={"carrier": "published"})
+    hf.Session(rows, **checking).answering.plan.begin()
+    message = "'carrier' cannot be published: these rows check guesses"
+    for ask in (lambda: early.check("carrier = 'UA'", 0.3, 0.05), lambda: early.mean("late"), lambda: early.plan):
+        with pytest.raises(hf.InvalidArgument, match=message):
+            ask()
+    assert early.ledger.spent.answers == 0
