@@ -130,6 +130,27 @@ def test_a_table_that_was_dealt_has_no_second_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+@pytest.mark.parametrize("shown", ["by answers", "in half"])
+def test_labels_that_were_shown_make_no_board_wherever_their_ledger_is(tmp_path: Path, shown: str) -> None:
+    """The attack: ask the labels, with a ledger that is not beside them, or look at half of them; then seal all."""
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": np.arange(ROWS), "label": np.arange(ROWS) % 2 == 0}).write_parquet(path)
+    if shown == "by answers":
+        with hf.Session(path, ledger=f"sqlite:///{tmp_path / 'elsewhere.db'}") as session:
+            session.mean("label")
+        fact = "has answered questions already"
+    else:
+        frame, session = hf.hold_back(path, id="id")
+        assert frame.height == ROWS / 2
+        session.close()
+        fact = r"was split into t\.explore\.parquet and t\.held\.holdfast"
+    forget_all()  # as in another process
+    with pytest.raises(RowSourceError, match=f"{fact}, so its labels are not sealed"):
+        hf.Board(path)
+    assert not path.with_name("t.board.holdfast").exists()
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 @pytest.mark.parametrize("what", ["removed", "changed", "moved"])
 def test_a_table_may_be_asked_if_its_deck_is_gone_or_of_other_rows(tmp_path: Path, what: str) -> None:
     path = tmp_path / "here" / "t.csv"

@@ -28,11 +28,10 @@ from holdfast.ledger import (
     SharedBudget,
     Tip,
     content_of,
-    exists,
     file_beside,
     open_ledger,
 )
-from holdfast.ledger.witness import BOARD
+from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.queries.submission import CELLS, Interval, Metric
 from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.confusion import ConfusionAnswer
@@ -46,7 +45,7 @@ from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.open import find_scan
+from holdfast.rows.open import find_scan, known_ledger
 from holdfast.schema import Type
 from holdfast.session.beside import ledger_beside, witnesses_beside
 from holdfast.session.parts import write_private_rows
@@ -439,14 +438,7 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
     if not isinstance(labels, str | Path):
         return memory_rows(table, name="board", complete=complete, unit=unit)
     folder = board_path(Path(labels))
-    if exists(file_beside(Path(labels)), Path(labels).stem):
-        raise RowSourceError(
-            f"{labels} has answered questions already, so its labels are not sealed. Make a board of other labels."
-        )
-    if decks := decks_of_scan(find_scan(labels)):
-        raise RowSourceError(
-            f"{labels} was dealt as {decks[0].name}, so its labels are not sealed. Make a board of other labels."
-        )
+    _refuse_shown(labels)
     name = folder.name.removesuffix(SEALED)
     if folder.exists():
         rows = FolderRows(folder, name=name)
@@ -459,6 +451,21 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
             raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
         return rows
     return write_private_rows(table, folder, complete, unit, name)
+
+
+def _refuse_shown(labels: str | Path) -> None:
+    """Refuse a file that has answered questions, was split or was dealt, as far as the files beside it tell."""
+    scan = find_scan(labels)
+    if scan is None:
+        return
+    known, decks = known_ledger(scan), decks_of_scan(scan)
+    if known is not None and not known.startswith(BOARD):
+        fact = f"was {known}" if known.startswith(SPLIT) else "has answered questions already"
+    elif decks:
+        fact = f"was dealt as {decks[0].name}"
+    else:
+        return
+    raise RowSourceError(f"{labels} {fact}, so its labels are not sealed. Make a board of other labels.")
 
 
 def leave_witness(labels: Path, head: Head) -> None:

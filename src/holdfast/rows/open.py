@@ -6,6 +6,7 @@ nothing here recognizes.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeGuard
 
@@ -14,10 +15,12 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.ledger import exists, file_beside
 from holdfast.registry import Registry
 from holdfast.rows.columns import warn_of_zones
 from holdfast.rows.decks.deck import Deck, is_deck
-from holdfast.rows.disk.folder import MANIFEST, FolderRows
+from holdfast.rows.disk.asked import asked
+from holdfast.rows.disk.folder import MANIFEST, FolderRows, Manifest
 from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import FORMATS, SHEETS, scan_path, scan_paths
@@ -189,6 +192,19 @@ def target_of(scan: Scan, folder: str | Path | None = None) -> Path:
             "folder must say where the rows of a stream are kept, for example folder='events.holdfast'.", name="folder"
         )
     return Path(f"{scan.name}.holdfast")
+
+
+def known_ledger(scan: Scan) -> str | None:
+    """Return the ledger that has begun on a table, or what was made of its rows, as far as the files beside it tell."""
+    if not scan.where:
+        return None  # a stream
+    folder = target_of(scan).absolute()
+    with suppress(RowSourceError):  # there may be no folder
+        begun = asked(folder, Manifest.read(folder))
+        if begun is not None:
+            return begun.ledger
+    beside = file_beside(folder)
+    return str(beside) if exists(beside, scan.name) else None
 
 
 def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: str | None) -> RowSource:

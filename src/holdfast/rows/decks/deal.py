@@ -12,19 +12,17 @@ from pathlib import Path
 from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import exists, file_beside
 from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.rows.decks.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.decks.dealing import Job, first_card
 from holdfast.rows.decks.dealt import note_deal
 from holdfast.rows.decks.deck import Deck, deals_in, require_complete
 from holdfast.rows.decks.sorting import MOST
-from holdfast.rows.disk.asked import asked
 from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.disk.ingest import unwritable
 from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
-from holdfast.rows.open import dialect_of, find_scan, target_of
+from holdfast.rows.open import dialect_of, find_scan, known_ledger
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import Table
@@ -236,13 +234,7 @@ def _refuse_checks(checks: float | None, there: Manifest | None) -> None:
 
 def _refuse_asked(scan: Scan) -> None:
     """Refuse a table that has answered questions itself, or was split, as far as the files beside it tell."""
-    if not scan.where:
-        return  # a stream
-    folder = target_of(scan)
-    known = str(file_beside(folder.absolute())) if exists(file_beside(folder), scan.name) else None
-    with suppress(RowSourceError):  # there may be no folder
-        begun = asked(folder, Manifest.read(folder))
-        known = known if begun is None else begun.ledger
+    known = known_ledger(scan)
     if known is not None:
         used = not known.startswith((SPLIT, BOARD))
         fact = f"has answered questions already (ledger {known})" if used else f"was {known}"
