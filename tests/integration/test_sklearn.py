@@ -146,6 +146,8 @@ def test_bounds_are_declared_for_every_feature(table):
     with hf.Session(table, queries=100, seed=1) as session:
         with pytest.raises(hf.InvalidArgument, match="x2"):
             LogisticRegression(bounds={"x0": (-2, 2), "x1": (-2, 2)}).fit_session(session, NAMES, "late")
+        with pytest.raises(hf.InvalidArgument, match=r"a pair for each by name, such as \{'x0': "):
+            LogisticRegression(bounds=[(-2, 2), (-2, 2), (-2, 2)]).fit_session(session, NAMES, "late")
         with pytest.raises(hf.InvalidArgument):
             LogisticRegression().fit_session(session, NAMES, "late", classes=["only"])
         assert session.ledger.spent.charge == 0

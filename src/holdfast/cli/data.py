@@ -170,6 +170,7 @@ def deal(
     if decks[0].kept_count:
         note(f"{decks[0].kept_count:,} of them are on no card: they check guesses (holdfast ask ... --kind check).")
     note(f"Ask it like any file: holdfast ask {decks[0].location.name} ... The ledger is stored beside it.")
+    note("From now on, ask the deck and not the table: nobody would notice a second ledger.")
 
 
 def deck(

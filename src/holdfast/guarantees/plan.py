@@ -4,6 +4,7 @@ The same questions can be asked planned, without an end, by checks or by splitti
 `holdfast.plan` shows them as a table, so that users can compare them on their own rows without knowing these words.
 """
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -205,12 +206,20 @@ class Plan:
                 f" within {write_margin(self.margin)}, which says nothing. Plan a few questions (queries=3, end=True),"
                 f" or bring more {self.drawn}."
             )
-        margins = [write_margin(self.standing.margin_after(number - 1)) for number in SHOWN]
+        first, *later = [(number, self.standing.margin_after(number - 1)) for number in SHOWN]
+        telling = [
+            f", the {number:,}th within {write_margin(margin)}" for number, margin in later if margin < SAYS_NOTHING
+        ]
+        silent = ""
+        if len(telling) < len(later):
+            wide = range(2, SHOWN[-1] + 1)
+            start = wide[bisect(wide, False, key=lambda number: self.standing.margin_after(number - 1) >= SAYS_NOTHING)]
+            silent = f" From about question {start:,} on, the margin is half the range or more, which says nothing."
+        ahead = f"the first within {write_margin(first[1])} of the population{''.join(telling)}, all at once"
         return (
             f"{self.rows:,} {self.drawn} can answer questions without end, each chosen after seeing the earlier"
-            f" answers: the first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the"
-            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g}%."
-            f" An answer reads {self.rows_per_query:,} random {self.drawn}, later ones fewer."
+            f" answers: {ahead}, with probability {100 * self.confidence:.12g}%. An answer reads"
+            f" {self.rows_per_query:,} random {self.drawn}, later ones fewer.{silent}"
         )
 
     def to_dict(self) -> dict[str, JSON]:

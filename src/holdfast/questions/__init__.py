@@ -48,7 +48,9 @@ OWN = (
 )
 OTHERWISE_CALLED = {  # names that other tools use for these kinds
     **dict.fromkeys(("average", "avg", "share", "proportion", "percentage", "rate"), "mean"),
-    **dict.fromkeys(("median", "percentile"), "quantile"),
+    **dict.fromkeys(("median", "percentile", "max", "min", "maximum", "minimum"), "quantile"),
+    **dict.fromkeys(("value_counts", "counts"), "histogram"),
+    **dict.fromkeys(("mode", "unique"), "top"),
     **dict.fromkeys(("stddev", "sd"), "std"),
     **dict.fromkeys(("fit", "regression", "train"), "minimize"),
     **dict.fromkeys(("compare", "ab", "lift", "ratio"), "difference"),

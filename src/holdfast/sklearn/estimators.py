@@ -102,6 +102,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _bounds_of(self, name: str) -> Bounds:
         if not isinstance(self.bounds, Mapping):
+            if np.ndim(self.bounds) > 1:
+                raise InvalidArgument(
+                    "bounds must be one pair (low, high) for all features, or a pair for each by name, such as"
+                    f" {{{name!r}: (0, 24)}}.",
+                    name="bounds",
+                )
             return check.interval("bounds", self.bounds)
         if name not in self.bounds:
             raise InvalidArgument(f"bounds must be declared for every feature; {name!r} has none.", name="bounds")

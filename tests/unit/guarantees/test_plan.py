@@ -1,6 +1,7 @@
 """`plan`: what it takes, what it says, what it refuses; every plan prints and travels as JSON."""
 
 import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -153,6 +154,17 @@ def test_a_vacuous_plan_says_so_and_leaves_infinity_out_of_its_json():
 
 
 CORNERS = pairwise([2, 3, 19, 20, 21, 1000, 10**15], [1, 7, 10**12], [1e-6, 0.5, 0.95, 1 - 1e-9])
+
+
+@pytest.mark.parametrize("rows", [344, 1_000, 4_037])
+def test_a_plan_without_an_end_says_from_which_question_on_it_says_nothing(rows: int) -> None:
+    endless = plan(rows=rows)
+    found = re.search(r"From about question ([\d,]+) on", endless.sentence)
+    assert found is not None
+    number = int(found[1].replace(",", ""))
+    assert endless.standing.margin_after(number - 2) < 0.5 <= endless.standing.margin_after(number - 1)
+    assert "±1.0000" not in endless.sentence
+    assert "From about" not in plan(rows=20_000).sentence
 
 
 @pytest.mark.parametrize(("rows", "queries", "confidence"), CORNERS)

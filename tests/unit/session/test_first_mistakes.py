@@ -414,8 +414,9 @@ def test_pandas_frames_open_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_method_of_another_name_is_pointed_out(session: hf.Session) -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'median'\. Did you mean: 'quantile'"):
-        session.median  # noqa: B018
+    for name, meant in {"median": "quantile", "max": "quantile", "value_counts": "histogram"}.items():
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'\. Did you mean: '{meant}'"):
+            getattr(session, name)
     with pytest.raises(AttributeError, match=r"'Session' object has no attribute 'meen'\. Did you mean: 'mean'"):
         session.meen  # noqa: B018
     remote = RemoteSession(None, "flights")  # type: ignore[arg-type]
