@@ -95,7 +95,8 @@ def read_file(path: Path, name: str = "predictions") -> pl.DataFrame:
     try:
         content = path.read_bytes()
     except OSError:
-        raise InvalidArgument(f"{name} must be a file that can be read; {path} cannot.", name=name) from None
+        why = f"{path} cannot" if path.exists() else f"there is no file {path}"
+        raise InvalidArgument(f"{name} must be a file that can be read; {why}.", name=name) from None
     return _read(reader, content, f"{path.name} cannot be read as {path.suffix[1:]}", name)
 
 

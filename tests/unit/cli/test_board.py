@@ -65,7 +65,7 @@ def test_the_whole_story(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     [
         (("submit", "nowhere", "p150.csv"), "BOARD must be a folder"),
         (("submit", "labels.csv", "p150.csv"), "Did you mean 'labels.board.holdfast'"),
-        (("submit", "labels.board.holdfast", "nothing.csv"), "can be read"),
+        (("submit", "labels.board.holdfast", "nothing.csv"), "there is no file nothing.csv"),
         (("submit", "labels.board.holdfast", "labels.csv", "--metric", "acc"), "must be a file|cannot be read"),
         (("submit", "https://example.org/x", "p150.csv"), "HOLDFAST_TOKEN"),
         (("submit", "https://example.org", "p150.csv"), "must end in the board.s name: https://example.org/NAME"),
