@@ -39,6 +39,7 @@ from holdfast.rows.decks.dealt import decks_of, ledgers_beside
 from holdfast.rows.decks.deck import Deck
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.scans.files import EXPLORE
 from holdfast.rows.source import RowSource
 from holdfast.schema import Column, Schema, Type
 
@@ -185,7 +186,7 @@ def _texts(rows: RowSource, name: str) -> Sequence[str]:
 # -- ledger, witness, the other part ----------------------------------------------------------------------------------
 
 
-HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # suffixes of the two parts of a split file
+HELD = ".held.holdfast"  # ends the name of the held part of a split file, as EXPLORE that of the other
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:

@@ -24,10 +24,10 @@ from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans.files import FileScan
+from holdfast.rows.scans.files import EXPLORE, FileScan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource, Table
-from holdfast.session.beside import EXPLORE, HELD, ledger_beside, witnesses_beside
+from holdfast.session.beside import HELD, ledger_beside, witnesses_beside
 from holdfast.session.session import Session
 
 LEAST = 20  # fewest rows of an exploration part that can show whether a column names the rows

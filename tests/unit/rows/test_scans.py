@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+import holdfast as hf
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck
@@ -62,6 +63,31 @@ def test_a_glob_a_list_and_a_folder_are_one_table(parts: Path, tmp_path: Path) -
         rows = open_rows(source, folder=tmp_path / f"{name}.holdfast")
         same(rows)
         assert rows.fingerprint == fingerprint
+
+
+@pytest.mark.parametrize("how", ["the name", "another name", "a link", "a hard link"])
+def test_a_file_is_not_read_twice(parts: Path, tmp_path: Path, how: str) -> None:
+    """The attack: list it twice, or link to the newest part beside it; twice as many rows seem to be independent."""
+    one, *others = sorted(parts.iterdir())
+    again = {"the name": one, "another name": parts / ".." / "parts" / one.name}.get(how, parts / "latest.parquet")
+    if how == "a link":
+        again.symlink_to(one.name)
+    elif how == "a hard link":
+        again.hardlink_to(one)
+    for source in [[one, *others, again]] + ([parts, str(parts / "*.parquet")] if "link" in how else []):
+        with pytest.raises(RowSourceError, match="would be read twice"):
+            open_rows(source, folder=tmp_path / "f.holdfast")
+    assert not (tmp_path / "f.holdfast").exists()
+
+
+def test_rows_to_look_at_are_not_read_beside_those_that_they_came_from(parts: Path) -> None:
+    one = min(parts.iterdir())
+    _, session = hf.hold_back(one, id="id")
+    session.close()
+    for source in (parts, str(parts / "*.parquet"), sorted(parts.glob("*.parquet"))):
+        with pytest.raises(RowSourceError, match=r"part-0\.explore\.parquet has rows of a table that was split"):
+            open_rows(source)
+    assert len(open_rows(parts / "part-0.explore.parquet")) == len(open_rows(one)) // 2
 
 
 def test_where_columns_of_many_files_are_kept(parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from holdfast.schema import Type
 
 REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://")
 _SIGNED = re.compile(r"[?&](sig|X-Amz-Signature|X-Goog-Signature)=", re.IGNORECASE)
+EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split
 SHEETS = (".xlsx", ".xls", ".ods")  # not read here: the error suggests pandas or Polars
 FORMATS = {
     ".parquet": "Parquet",
@@ -52,6 +53,7 @@ class FileScan(LazyScan):
         endings = {Path(name).suffix.lower() for name in ([str(where)] if not files else map(str, files))}
         if len(endings) > 1:
             raise RowSourceError(f"{where} has files of several kinds: {', '.join(sorted(endings))}; name one of them.")
+        _require_apart(str(where), files)
         self.format = FORMATS[endings.pop()]
         self.path = root or (files[0] if len(files) == 1 else None)
         self.name = Path(root or first).stem if root or len(files) == 1 else _name_of(str(where))
@@ -327,6 +329,27 @@ def _known(where: str, files: list[Path]) -> list[Path]:
         if path.suffix.lower() not in FORMATS:
             raise RowSourceError(f"{where}: {path.name} has no known ending; it must be one of {', '.join(FORMATS)}.")
     return files
+
+
+def _require_apart(where: str, files: Sequence[Path]) -> None:
+    """Refuse files that have rows in common: rows that are there twice are not independent, however many there are."""
+    found: dict[tuple[int, int], Path] = {}
+    for path in files if len(files) > 1 else ():
+        if path.name.endswith(EXPLORE):
+            raise RowSourceError(
+                f"{where}: {path.name} has rows of a table that was split, which may be among the others. Name the"
+                " files to be read."
+            )
+        try:
+            there = path.stat()
+        except OSError:  # reading it says what is wrong
+            continue
+        first = found.setdefault((there.st_dev, there.st_ino), path)
+        if first is not path and there.st_ino:  # 0: such a file system numbers no files
+            same = path if path == first else f"{first} and {path}"
+            raise RowSourceError(
+                f"{where}: {same} would be read twice, and each of its rows counted twice; name it once."
+            )
 
 
 def _with_files(address: str) -> str:
