@@ -35,8 +35,8 @@ from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import DEALT, Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.node import with_article
-from holdfast.rows.decks.dealt import decks_of, ledgers_beside
-from holdfast.rows.decks.deck import Deck
+from holdfast.rows.decks.dealt import decks_beside, decks_of
+from holdfast.rows.decks.deck import Deck, Mark
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import EXPLORE
@@ -253,14 +253,12 @@ class FoundWitness:
 class DeckWitness(FoundWitness):
     """A deck, as a witness in a restore: it saw no entries, but what its ledger had given out for its questions."""
 
-    name = "the deck"
-
-    def __init__(self, deck: Deck) -> None:
-        self._deck = deck
+    def __init__(self, name: str, used: Callable[[], Mark]) -> None:
+        self.name, self._used = name, used
 
     def newest(self) -> Seen | None:
         """Return the first entry of the ledger that used the deck, and what it had given out."""
-        mark = self._deck.used
+        mark = self._used()
         return Seen("", Tip(0, mark.ledger, 0, 0, "", *mark.taken)) if any(mark.taken) else None
 
 
@@ -274,8 +272,9 @@ class OtherDecks(FoundWitness):
 
     def newest(self) -> Seen | None:
         """Return the first entry of the ledger that used another deck."""
-        for other, ledger in ledgers_beside(self._deck):
-            return Seen(f"{DEALT}{other.name}", Tip(0, ledger, 0, 0))
+        for other, used in decks_beside(self._deck):
+            if ledger := used.read().ledger:
+                return Seen(f"{DEALT}{other.name}", Tip(0, ledger, 0, 0))
         return None
 
 
@@ -294,14 +293,24 @@ class DealtWitness(FoundWitness):
 
 
 def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
-    """Return all witnesses beside the data; a deck is one itself."""
-    return [*witnesses_beside(rows), *([DeckWitness(rows)] if isinstance(rows, Deck) else [])]
+    """Return all witnesses beside the data; a deck is one itself, and so are the others of its table."""
+    found = _file_witness(rows)
+    if isinstance(rows, Deck):
+        own = rows.used.ledger
+        found.append(DeckWitness("the deck", lambda: rows.used))
+        for other, used in decks_beside(rows):
+            if own in ("", used.read().ledger):  # else it belongs to another ledger, from when nobody noticed
+                found.append(DeckWitness(f"the deck {other.name}", used.read))
+    return found
 
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return the witnesses beside the data, which remember how far its ledger had advanced, or what was dealt."""
-    ledger = ledger_beside(rows)
-    if ledger is None or rows.location is None:
+    if rows.location is None:
         return []
-    dealt = OtherDecks(rows) if isinstance(rows, Deck) else DealtWitness(rows.location)
-    return [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint)), dealt]
+    return [*_file_witness(rows), OtherDecks(rows) if isinstance(rows, Deck) else DealtWitness(rows.location)]
+
+
+def _file_witness(rows: RowSource) -> list[Witness]:
+    ledger = ledger_beside(rows)
+    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]

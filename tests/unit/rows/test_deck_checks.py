@@ -311,6 +311,29 @@ def test_an_old_ledger_goes_on_behind_what_only_the_deck_remembers(table: Path, 
     assert deck.used.cards == 300
 
 
+def test_a_restore_counts_what_other_slices_know(table: Path) -> None:
+    """Only the slice that was used last knows how far the ledger had come; the restore names the other one."""
+    deal(table, table.with_name("s.deck"), cards=5_000, slices=2, name="s")
+    first, second = (table.with_name(f"s-{number}-of-2.deck") for number in (1, 2))
+    ledger, backup = table.with_name("both.ledger"), table.with_name("backup.ledger")
+    with hf.Session(first, ledger=ledger, rows_per_query=100) as session:
+        session.mean("id > 1")
+        hf.backup(ledger, backup)
+    with hf.Session(second, ledger=ledger, rows_per_query=100) as session:
+        session.mean("id > 2")
+        spent = session.ledger.spent
+    for each in (*table.parent.glob("*.witness"), ledger):
+        each.unlink()
+    forget_all()
+    deck = Deck(first)
+    found = hf.restore(backup, ledger, fingerprint=deck.fingerprint, witnesses=witnesses_of_a_restore(deck))
+    assert found.witnesses == ("the deck", "the deck s-2-of-2.deck")
+    assert found.begun == 1
+    with hf.Session(second, ledger=ledger, rows_per_query=100) as session:
+        assert (session.ledger.spent.charge, session.ledger.spent.intervals) == (spent.charge, spent.intervals)
+        assert session.mean("id > 3").seq is not None
+
+
 def test_a_backup_of_another_ledger_than_the_decks_is_refused(table: Path) -> None:
     deck, copy = dealt(table, 500, checks=SHARE), table.with_name("copy")
     ledger = deck.location.with_name("t.deck.ledger")

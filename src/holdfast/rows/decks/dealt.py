@@ -53,13 +53,12 @@ def decks_of_scan(scan: Scan | None) -> list[Path]:
         return []
 
 
-def ledgers_beside(deck: Deck) -> Iterator[tuple[Path, str]]:
-    """Yield the other decks of the same table that a ledger has used, each with the first entry of that ledger."""
+def decks_beside(deck: Deck) -> Iterator[tuple[Path, UsedFile]]:
+    """Yield the other decks of the same table, each with how far it is used."""
     for state, table in _lines(deck.location):
         for other in decks_of(table, state):
-            mark = UsedFile(other / USED).read()
-            if other != deck.location and mark.ledger:
-                yield other, mark.ledger
+            if other != deck.location:
+                yield other, UsedFile(other / USED)
 
 
 def _note(folder: Path) -> Path:
