@@ -223,7 +223,7 @@ def test_group_intervals_contain_the_debiased_mean(ell, mass, chi, level, data):
     ]:
         assert 0 <= low <= high <= 1
         if included > 2 * a * ell:
-            assert low - 1e-12 <= coins.group_mean(ones / included, included / ell, mass=a) <= high + 1e-12
+            assert low - 1e-12 <= coins.mean_of_group(ones / included, included / ell, mass=a) <= high + 1e-12
 
 
 @UNTIMED

@@ -7,8 +7,7 @@ from examples import examples
 from ghost_worlds import Array
 from holdfast.guarantees.mathematics import groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
-from holdfast.guarantees.mathematics.posterior_means import level_among
-from holdfast.guarantees.mathematics.shares import area_under
+from holdfast.guarantees.mathematics.shares import area_under, level_among
 
 SLACK = 1e-9
 

@@ -20,8 +20,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from holdfast.guarantees.mathematics import cost
 from holdfast.guarantees.mathematics import descent as theorems
+from holdfast.guarantees.mathematics import privacy
 from holdfast.optimize.descent import CoinChoice, Descent
 from holdfast.optimize.domain import Box
 from holdfast.optimize.gradient import CoinGradient
@@ -489,7 +489,7 @@ def test_information_step() -> None:
     for kind, (n, steps, ell), share in product(SETTINGS, ((4, 1, 2), (8, 2, 2), (10, 1, 1)), (0.2, 0.5)):
         runs = runs_of(kind, n, steps, ell, 1 / n, "uniform")
         told = nats(runs, share)
-        assert told <= cost.session_nats(steps * ell, n=n)
+        assert told <= privacy.session_nats(steps * ell, n=n)
         step = theorems.information_step(runs.setting.apart, nats=told, n=n)
         joint = runs.law * samples_law(n, share)
         population = joint.sum(axis=1) @ runs.setting.excess(runs.found, share)
@@ -509,7 +509,7 @@ def test_information_step_is_in_units_of_a_range_chosen_in_advance() -> None:
     law = binom.pmf(np.arange(flips + 1)[:, None], flips, 1 / n + (1 - 2 / n) * counts / n) * samples_law(n, 0.5)
     chance = law.sum(axis=1)
     gap = np.abs(2 * (law @ (counts / n) / chance - 0.5))  # of the function +-(2 row - 1), R = 1
-    step = theorems.information_step(1.0, nats=cost.session_nats(flips, n=n), n=n)
+    step = theorems.information_step(1.0, nats=privacy.session_nats(flips, n=n), n=n)
     assert chance @ gap <= step
     scale = np.where(np.arange(flips + 1) == flips, 1.0, 1e-6)  # R, chosen after the coins
     assert chance @ (scale * gap) > 1.5 * (chance @ scale) * step

@@ -18,7 +18,7 @@ from ghost_worlds import Array, World, rules, sessions
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, clopper_pearsons
-from holdfast.guarantees.mathematics.posterior_means import look_share
+from holdfast.guarantees.mathematics.shares import look_share
 from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9

@@ -19,7 +19,7 @@ from ghost_worlds import Array, Coin, World, farthest, play, sessions, standing
 from holdfast.guarantees.coins import ALONE
 from holdfast.guarantees.mathematics import exchange, groups, moments
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons, kl_lower, kl_upper
-from holdfast.guarantees.mathematics.posterior_means import group_mean
+from holdfast.guarantees.mathematics.shares import group_mean
 from holdfast.guarantees.statistic import Tally
 
 SLACK = 1e-9

@@ -28,9 +28,18 @@ from holdfast.guarantees.mathematics.checks import (
 )
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interval
-from holdfast.guarantees.terms import DRAWN_ROW, SCANNED_ROW, Amounts, AnsweredAmounts, Goal, Reading, Terms, counts_in
+from holdfast.guarantees.terms import (
+    DRAWN_ROW,
+    ENDLESS,
+    SCANNED_ROW,
+    Amounts,
+    AnsweredAmounts,
+    EndlessTerms,
+    Goal,
+    Reading,
+    counts_in,
+)
 
-ENDLESS = 2**31  # checks: more than anybody will ask
 OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
 ONE_IN = 100  # of so many further checks, a budget supposes, one is wrong: which one it was reveals something, too
 _GROUP = 2**31  # wrong guesses stay below; above, those that could have been wrong in three ways (`counts_in`)
@@ -40,19 +49,11 @@ _ROUNDING = 2.0**-52
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckTerms(Terms):
+class CheckTerms(EndlessTerms):
     """`beta1` is for the step from rows to population; `beta2` for the sampling error if not all rows are read."""
 
     beta1: float
     beta2: float
-
-    def answers_left(self, charge: int, intervals: int) -> int:
-        """Checks never run out."""
-        return ENDLESS
-
-    def worth(self, charge: int, intervals: int) -> int:
-        """Checks are not paid for in answers."""
-        return 0
 
 
 class ChecksSoFar(NamedTuple):

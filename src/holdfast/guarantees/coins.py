@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
+from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
 from holdfast.guarantees.terms import Terms
@@ -82,7 +82,7 @@ class CoinGuarantee(AnswerGuarantee):
 
     def charge(self, statistic: Statistic, draws: int) -> int:
         """c-1 for a draw with c outcomes."""
-        return draws * cost.draw_cost(statistic.outcomes)
+        return draws * privacy.draw_cost(statistic.outcomes)
 
     @property
     def flexible(self) -> bool:
@@ -101,7 +101,7 @@ class CoinGuarantee(AnswerGuarantee):
         """The exact binomial interval, debiased and widened."""
         tally, mass = self.tally(release), self.terms.mass
         count, outcomes = tally.counts[tally.reported[part]], len(tally.counts)
-        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
+        mean = shares.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
         return self.widen(mean)
 
     def shares(self, release: Release, count: int) -> list[Interval]:
@@ -112,14 +112,14 @@ class CoinGuarantee(AnswerGuarantee):
             ends = (np.array(clopper_pearsons(counts, tally.draws, self.level)) - mass) / (1 - outcomes * mass)
             return self.widen_all(np.minimum(1.0, np.maximum(0.0, ends)))
         each = clopper_pearson_each(counts, tally.draws, self.level)
-        return [self.widen(posterior_means.debiased(ends, outcomes=outcomes, mass=mass)) for ends in each]
+        return [self.widen(shares.debiased(ends, outcomes=outcomes, mass=mass)) for ends in each]
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""
         tally = self.tally(release)
         counts = [tally.count(part) for part in range(1, len(tally.reported))]  # all of the group make up its share
-        shares, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
-        return [self._group((low, high), group) for low, high in shares[:count].tolist()]
+        means, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
+        return [self._group((low, high), group) for low, high in means[:count].tolist()]
 
     def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
         """Unions of cells within each group, each widened as a group's mean."""
@@ -162,11 +162,11 @@ class CoinGuarantee(AnswerGuarantee):
         draws, mass, level = releases[0][0].draws, self.terms.mass, self.level
         if len(members) > FEW_GROUPS:
             zeros, ones, outcomes = zip(*members, strict=True)
-            means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
-            return list(zip(self.widen_groups(means.T, shares[:, 0]), self.widen_all(shares.T), strict=True))
+            means, sizes = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
+            return list(zip(self.widen_groups(means.T, sizes[:, 0]), self.widen_all(sizes.T), strict=True))
         pi = clopper_pearson_each([zeros + ones for zeros, ones, _ in members], draws, level)
         known = [
-            posterior_means.group_mean(ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends)
+            shares.group_mean(ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends)
             for (zeros, ones, outcomes), ends in zip(members, pi, strict=True)
         ]
         return [(self._group(mean, share), self.widen(share)) for mean, share in known]
@@ -174,7 +174,7 @@ class CoinGuarantee(AnswerGuarantee):
     def _of_group(self, tally: Tally, part: int, level: float) -> tuple[Interval, Interval]:
         """Return the intervals at `level` for the posterior mean and the posterior share of a group."""
         (zeros, ones), outcomes, mass = tally.members(part), len(tally.counts), self.terms.mass
-        return posterior_means.group_mean(ones, zeros + ones, tally.draws, mass=mass, level=level, outcomes=outcomes)
+        return shares.group_mean(ones, zeros + ones, tally.draws, mass=mass, level=level, outcomes=outcomes)
 
     def _group(self, mean: Interval, share: Interval) -> Interval:
         return self.widen_group(mean, share[0]) if share[0] > 0 else EVERYTHING

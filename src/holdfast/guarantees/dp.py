@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Fits, Planning, around, ratio
-from holdfast.guarantees.mathematics import cost, privacy
+from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
@@ -24,35 +24,18 @@ class NoisyTerms(Terms):
     @cached_property
     def charge_per_answer(self) -> int:
         """Every noisy mean costs as much as n^2 epsilon^2 coins."""
-        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+        return ceil(privacy.private_cost(self.epsilon, n=self.rows))
 
 
-class DifferentialPrivacy(AnswerGuarantee):
-    """Sampled rows and Laplace noise, by differential privacy: one margin for every noisy mean."""
+class NoisyGuarantee(AnswerGuarantee):
+    """One epsilon for every noisy mean. A subclass says how far such a mean can be from the population's."""
 
     terms: NoisyTerms
-    name = "dp"
-    planning = Planning(("laplace",))
     terms_class = NoisyTerms
-
-    @classmethod
-    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
-        """Return the best epsilon and slacks of the transfer theorem."""
-        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
-
-    def supports(self, statistic: Statistic) -> None:
-        """Anything but single flips."""
-        self.refuse_flips(statistic)
 
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The same for every noisy mean."""
         return statistic.intervals * self.terms.charge_per_answer
-
-    def share(self, release: Release, part: int) -> Interval:
-        """The noisy mean ± the margin."""
-        if not isinstance(release, NoisyMeans):
-            raise self.cannot_certify(type(release).__name__)
-        return around(release.means[part], self.terms.margin + release.grid)
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two noisy means."""
@@ -61,6 +44,24 @@ class DifferentialPrivacy(AnswerGuarantee):
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon."""
         return self.terms.epsilon
+
+
+class DifferentialPrivacy(NoisyGuarantee):
+    """Sampled rows and Laplace noise, by differential privacy: one margin for every noisy mean."""
+
+    name = "dp"
+    planning = Planning(("laplace",))
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
+        """Return the best epsilon and slacks of the transfer theorem."""
+        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
+
+    def share(self, release: Release, part: int) -> Interval:
+        """The noisy mean ± the margin."""
+        if not isinstance(release, NoisyMeans):
+            raise self.cannot_certify(type(release).__name__)
+        return around(release.means[part], self.terms.margin + release.grid)
 
     @property
     def fits(self) -> Fits:
@@ -91,7 +92,7 @@ def _planned(goal: Goal, mechanism: str) -> NoisyTerms:
         return privacy.jung(on_sample, fail, eps, delta, c=c, d=d)[0]
 
     ell = min(n, goal.rows_per_query or sampled_rows(margin, n))
-    charge = k * ceil(cost.private_cost(eps0, n=n))
+    charge = k * ceil(privacy.private_cost(eps0, n=n))
     return goal.met_by(NoisyTerms, mechanism, margin=margin(ell), rows_per_query=ell, charge=charge, epsilon=eps0)
 
 

@@ -26,8 +26,8 @@ from holdfast.guarantees.guarantee import Guarantee, Planning
 from holdfast.guarantees.mathematics import exchange, groups, moments, special
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
-from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
+from holdfast.guarantees.mathematics.shares import level
 from holdfast.guarantees.plan import paced, write_margin
 from holdfast.guarantees.statistic import Interval
 from holdfast.guarantees.terms import NOTHING, Amounts, AnsweredAmounts, Goal, Reading

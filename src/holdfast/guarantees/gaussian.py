@@ -19,10 +19,10 @@ import numpy as np
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
-from holdfast.guarantees.mathematics import cost, exchange, special
+from holdfast.guarantees.mathematics import exchange, privacy, special
 from holdfast.guarantees.mathematics.concentration import SAFE
-from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
+from holdfast.guarantees.mathematics.shares import level
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, grid_bits
 from holdfast.guarantees.terms import NOTHING, Amounts, Goal, Terms
 
@@ -40,7 +40,7 @@ class GaussianTerms(Terms):
     @cached_property
     def charge_per_answer(self) -> int:
         """Every noisy mean costs as much as 1/(4 sigma^2) coins."""
-        return ceil(cost.gaussian_cost(self.sigma, n=self.rows))
+        return ceil(privacy.gaussian_cost(self.sigma, n=self.rows))
 
     @property
     def beta1(self) -> float:
@@ -82,10 +82,6 @@ class Scans(AnswerGuarantee):
     @abstractmethod
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """Return the same for a group whose posterior share is at least `share`, which is positive."""
-
-    def supports(self, statistic: Statistic) -> None:
-        """Anything but single flips."""
-        self.refuse_flips(statistic)
 
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; grid rounding is added before and after widening."""
@@ -131,8 +127,7 @@ class GaussianScans(Scans):
 
     def widen(self, mean: Interval) -> Interval:
         """By `lo` and `hi`."""
-        J, identical = self._j, self.terms.identical
-        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
+        return exchange.interval(mean, self._j, identical=self.terms.identical)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
@@ -231,7 +226,7 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
     box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
     log_sigma, logit, log_om2 = zoom(margin, box, points=6, levels=10)
     sigma, beta1, om2 = float(np.exp(log_sigma)), float(special.expit(logit)) * beta, float(np.exp(log_om2))
-    charge = k * ceil(cost.gaussian_cost(sigma, n=n))
+    charge = k * ceil(privacy.gaussian_cost(sigma, n=n))
     _, s = nats(charge, om2, beta1)
     own = {"sigma": sigma, "om2": om2, "s": float(s), "L": -log(beta1) * SAFE, "beta2": beta - beta1}
     terms = goal.met_by(GaussianTerms, mechanism, margin=1.0, rows_per_query=n, charge=charge, **own)

@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol, Self
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotCovered
-from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
@@ -274,9 +274,9 @@ class AnswerGuarantee(Guarantee):
         other.level = level
         return other
 
-    @abstractmethod
     def supports(self, statistic: Statistic) -> None:
-        """Refuse, in words, a statistic that these terms cannot certify."""
+        """Refuse, in words, a statistic that these terms cannot certify; by default single flips."""
+        self.refuse_flips(statistic)
 
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
@@ -431,7 +431,7 @@ class AnswerGuarantee(Guarantee):
 
         `R` is as there.
         """
-        return descent.information_step(R, nats=cost.session_nats(self._drawn, n=self.terms.rows), n=self.terms.rows)
+        return descent.information_step(R, nats=privacy.session_nats(self._drawn, n=self.terms.rows), n=self.terms.rows)
 
     @property
     def _drawn(self) -> int:

@@ -15,7 +15,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, privacy, special, theorem
+from holdfast.guarantees.mathematics import descent, privacy, special, theorem
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
@@ -26,7 +26,6 @@ from holdfast.guarantees.mathematics.concentration import (
     kl_range,
     laplace_radius,
 )
-from holdfast.guarantees.mathematics.cost import session_nats
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.statistic import GroupMean, Interval, NoisyMeans, Release, Statistic, Tally
 from holdfast.guarantees.terms import Goal, Terms
@@ -49,7 +48,7 @@ def radius(charge: float, *, n: int, k: int, beta: float) -> float:
     """
     check.whole(k=k)
     check.probability(beta=beta)
-    nats = session_nats(charge, n=n)
+    nats = privacy.session_nats(charge, n=n)
     # In y = r - log(2k): f(y) = kl(beta || e^-y) is convex and increasing above log(1/beta). Newton from above.
     y = simple = simple_radius(charge, n=n, k=k, beta=beta) - log(2 * k)
     for _ in range(60):
@@ -73,7 +72,7 @@ def _divergence_from(beta: float, y: float) -> float:
 def simple_radius(charge: float, *, n: int, k: int, beta: float) -> float:
     """Return the simple sufficient form (B/(2n) + h(beta))/beta + log(2k), h the binary entropy."""
     entropy = -beta * log(beta) - (1 - beta) * log(1 - beta)
-    return (session_nats(charge, n=n) + entropy) / beta * SAFE + log(2 * k)
+    return (privacy.session_nats(charge, n=n) + entropy) / beta * SAFE + log(2 * k)
 
 
 @theorem("here", proof="information.md")
@@ -154,7 +153,7 @@ class InformationTerms(Terms):
         """Noisy answers cost n^2 epsilon^2 coins each."""
         if self.epsilon is None:
             return super().charge_per_answer
-        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+        return ceil(privacy.private_cost(self.epsilon, n=self.rows))
 
 
 class Information(AnswerGuarantee):
@@ -193,7 +192,7 @@ class Information(AnswerGuarantee):
     def charge(self, statistic: Statistic, draws: int) -> int:
         """c-1 for a draw with c outcomes; n^2 epsilon^2 for every noisy mean."""
         if self.terms.epsilon is None:
-            return draws * cost.draw_cost(statistic.outcomes)
+            return draws * privacy.draw_cost(statistic.outcomes)
         return statistic.intervals * self.terms.charge_per_answer
 
     @property
@@ -312,7 +311,7 @@ def _planned_laplace(goal: Goal) -> InformationTerms | None:
 
     log_eps, logit = zoom(full_scan, [(log(1e-3 / n), log(2.0)), (-1.5, 6.0)], levels=11)
     eps0, beta1 = float(np.exp(log_eps)), float(special.expit(logit)) * beta
-    each = ceil(cost.private_cost(eps0, n=n))
+    each = ceil(privacy.private_cost(eps0, n=n))
     r = radius(k * each, n=n, k=k, beta=beta1)
     level = (beta - beta1) / (2 * k)
 

@@ -22,10 +22,8 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval
-from holdfast.guarantees.terms import Amounts, AnsweredAmounts, Goal, Terms, counts_in
+from holdfast.guarantees.terms import ENDLESS, NO_CAP, Amounts, AnsweredAmounts, EndlessTerms, Goal, counts_in
 
-ENDLESS = 2**31  # submissions: more than anybody will send
-LARGEST = 2**62  # what a ledger can count
 MOST_CELLS = 10**4
 OUTLOOK = (0, 1, 10, 100)  # numbers of further improvements for which a budget says how wide an interval will be
 ONE_IN = 100  # of so many further submissions, a budget supposes, one improves
@@ -40,7 +38,7 @@ ABOUT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class LadderTerms(Terms):
+class LadderTerms(EndlessTerms):
     """The grid, and what is scored: all of it is fixed before the first submission.
 
     The grid has `cells` cells, each `step` wide in the metric's own units; the metric's values span `scale`. `id` and
@@ -64,14 +62,6 @@ class LadderTerms(Terms):
     def population(self) -> str:
         """What intervals are about, as declared."""
         return ABOUT[self.about]
-
-    def answers_left(self, charge: int, intervals: int) -> int:
-        """Submissions never run out."""
-        return ENDLESS
-
-    def worth(self, charge: int, intervals: int) -> int:
-        """Submissions are not paid for in answers."""
-        return 0
 
 
 class Apart(NamedTuple):
@@ -153,7 +143,7 @@ class Ladder(Guarantee):
         check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
         sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False}
         sizes |= {"identical": about == POPULATION}
-        own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
+        own = sizes | {"charge": NO_CAP, "cells": cells, "step": step, "scale": scale, "about": about}
         (mechanism,) = cls.planning.mechanisms
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
         return cls(replace(terms, margin=min(1.0, cls(terms).width(SubmissionsSoFar(0, 0, 0)))))

@@ -10,9 +10,9 @@ from math import ceil, sqrt
 
 from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.dp import NoisyTerms
+from holdfast.guarantees.dp import NoisyGuarantee, NoisyTerms
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, sizes
+from holdfast.guarantees.mathematics import descent, privacy, sizes
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
 from holdfast.guarantees.terms import Goal, Terms
@@ -32,7 +32,7 @@ class PaperTerms(Terms):
         """Every noisy mean costs as much as n^2 epsilon^2 coins."""
         if self.epsilon is None:
             return super().charge_per_answer
-        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+        return ceil(privacy.private_cost(self.epsilon, n=self.rows))
 
 
 class Paper(AnswerGuarantee):
@@ -72,7 +72,7 @@ class Paper(AnswerGuarantee):
     def charge(self, statistic: Statistic, draws: int) -> int:
         """One for each coin; n^2 epsilon^2 for each noisy mean."""
         if self.terms.epsilon is None:
-            return draws * cost.draw_cost(statistic.outcomes)
+            return draws * privacy.draw_cost(statistic.outcomes)
         return statistic.intervals * self.terms.charge_per_answer
 
     def share(self, release: Release, part: int) -> Interval:
@@ -121,18 +121,16 @@ class Paper(AnswerGuarantee):
         return sqrt(draws) / self.terms.rows * (1 - 1e-12) if self.terms.epsilon is None else self.terms.epsilon
 
 
-class Expectation(AnswerGuarantee):
+class Expectation(NoisyGuarantee):
     """E|answer - population| is at most the margin, for every answer, however the questions were chosen (cor:lsq_exp).
 
     A promise about averages over whole sessions is weaker than intervals that hold together, and takes fewer rows.
     There are no intervals. It is planned only if asked for by name, for comparison.
     """
 
-    terms: NoisyTerms
     name = "expectation"
     planning = Planning(("laplace",), by_name_only=("laplace",))
     gives_intervals = False
-    terms_class = NoisyTerms
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
@@ -145,21 +143,9 @@ class Expectation(AnswerGuarantee):
         if statistic.outcomes > 2:
             raise self.cannot_certify("groups and histograms")
 
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """n^2 epsilon^2 for each noisy mean."""
-        return statistic.intervals * self.terms.charge_per_answer
-
     def share(self, release: Release, part: int) -> Interval:
         """Nothing: an average over sessions is no interval."""
         return EVERYTHING
-
-    def group(self, release: Release, part: int = 0) -> Interval:
-        """Nothing, as for `share`."""
-        return EVERYTHING
-
-    def epsilon_for(self, draws: int) -> float:
-        """The planned epsilon."""
-        return self.terms.epsilon
 
     @property
     def sentence(self) -> str:
@@ -202,7 +188,7 @@ def _planned_laplace(goal: Goal, replacement: bool = False) -> PaperTerms | None
         return None
     size = needed(alpha)
     ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
-    charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
+    charge = goal.queries * ceil(privacy.private_cost(epsilon, n=goal.rows))
     mechanism = "laplace_with_replacement" if replacement else "laplace"
     return goal.met_by(PaperTerms, mechanism, margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
@@ -232,7 +218,7 @@ def _planned_on_average(goal: Goal) -> NoisyTerms | None:
         return None
     size = sizes.a1_in_expectation(alpha, goal.queries)
     ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
-    charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
+    charge = goal.queries * ceil(privacy.private_cost(epsilon, n=goal.rows))
     return goal.met_by(NoisyTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
 

@@ -1,7 +1,8 @@
 """A plan: the numbers that a session fixes before its first question, and what other ways to ask would reach.
 
-The same questions can be asked planned, without an end, by checks or by splitting, each fast, balanced or best.
-`holdfast.plan` shows them as a table, so that users can compare them on their own rows without knowing these words.
+The same questions can be asked in other ways, each fast, balanced or best: every guarantee says which it offers
+(`Guarantee.readings`). `holdfast.plan` shows them as a table, so that users can compare them on their own rows without
+knowing these words.
 """
 
 from bisect import bisect
@@ -89,8 +90,8 @@ class Plan:
     standing
         The guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as well.
     alternatives
-        What every other guarantee would need or reach. `readings` compares other ways to ask the same questions:
-        planned, without an end, as checks or by splitting, each fast, balanced and best.
+        What every other guarantee would need or reach. `readings` compares other ways to ask the same questions, each
+        fast, balanced and best.
     unit
         The column that names the units, if units are drawn; None if rows are.
     """

@@ -19,8 +19,8 @@ from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.guarantee import Planning
 from holdfast.guarantees.mathematics import groups, special, theorem
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
-from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
+from holdfast.guarantees.mathematics.shares import group_mean, level, outcome_mean
 from holdfast.guarantees.statistic import Interval
 from holdfast.guarantees.terms import Goal
 

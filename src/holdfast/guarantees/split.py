@@ -44,10 +44,6 @@ class Split(AnswerGuarantee):
             note = "then refused; identically distributed rows only"
             yield Reading.of("splitting", terms.rows_per_query, terms.margin, note)
 
-    def supports(self, statistic: Statistic) -> None:
-        """Anything but single flips."""
-        self.refuse_flips(statistic)
-
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The rows used up."""
         return draws

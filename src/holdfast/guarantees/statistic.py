@@ -182,7 +182,7 @@ def _group_mean(zeros: int, ones: int, draws: int, mass: float) -> float:
     included = zeros + ones
     if included <= 2 * mass * draws:
         return 0.5
-    return shares.group_mean(ones / included, included / draws, mass=mass)
+    return shares.mean_of_group(ones / included, included / draws, mass=mass)
 
 
 @dataclass(frozen=True)

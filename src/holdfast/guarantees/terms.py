@@ -230,6 +230,21 @@ class Terms:
         return cls(**read)
 
 
+ENDLESS = 2**31  # checks, or submissions: more than anybody will send
+
+
+class EndlessTerms(Terms):
+    """Terms that pay for any number of questions of their kind, which are not paid for in answers."""
+
+    def answers_left(self, charge: int, intervals: int) -> int:
+        """They never run out."""
+        return ENDLESS
+
+    def worth(self, charge: int, intervals: int) -> int:
+        """No answers."""
+        return 0
+
+
 @dataclass(frozen=True)
 class Reading:
     """One way to answer the same questions, at one pace.
@@ -237,7 +252,7 @@ class Reading:
     Parameters
     ----------
     way
-        Its name: "planned" for their number, "endless", "checks" of guesses, "splitting" into fresh rows, or another.
+        Its name, which the guarantee gives that offers it.
     pace
         "fast", "balanced", "best", or several of them if they are the same.
     rows_per_query, milliseconds

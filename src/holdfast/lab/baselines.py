@@ -37,7 +37,7 @@ from scipy.special import log_ndtr, ndtri
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted, InvalidArgument
-from holdfast.guarantees.mathematics import cost
+from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.concentration import kl_range
 from holdfast.guarantees.statistic import Columns, ExactMeans, NoisyMeans, Release
 from holdfast.mechanisms import noisy_means
@@ -194,7 +194,7 @@ class FullGradient:
         """1/(4 sigma^2) per coordinate; exact gradients, which nothing protects, are charged 0."""
         if self.sigma == 0:
             return 0
-        return len(self.objective.ranges.lows) * ceil(cost.gaussian_cost(self.sigma, n=self.n))
+        return len(self.objective.ranges.lows) * ceil(privacy.gaussian_cost(self.sigma, n=self.n))
 
     @property
     def rows_read(self) -> int:

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.mathematics import cost, privacy
 from holdfast.guarantees.mathematics import descent as theorems
+from holdfast.guarantees.mathematics import privacy
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.gradient import NoisyGradient
@@ -291,7 +291,7 @@ class ExponentialChoice:
     @property
     def charge(self) -> int:
         """n^2 epsilon^2, for one pure-DP release."""
-        return ceil(cost.private_cost(self.epsilon, n=self.n))
+        return ceil(privacy.private_cost(self.epsilon, n=self.n))
 
     @property
     def rows_read(self) -> int:

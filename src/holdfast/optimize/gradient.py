@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.mechanisms import noisy_means
 from holdfast.mechanisms.noisy_means import Laplace
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Ranges, Rows, Vector
@@ -227,7 +227,7 @@ class LaplaceGradient(NoisyGradient):
     @property
     def charge(self) -> int:
         """n^2 epsilon^2 per coordinate."""
-        return len(self.objective.ranges.lows) * ceil(cost.private_cost(self.epsilon, n=self.n))
+        return len(self.objective.ranges.lows) * ceil(privacy.private_cost(self.epsilon, n=self.n))
 
     @property
     def scale(self) -> float:

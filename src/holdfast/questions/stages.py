@@ -33,7 +33,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
-from holdfast.guarantees.mathematics.posterior_means import look_share
+from holdfast.guarantees.mathematics.shares import look_share
 from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.groups import Grouped

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information
-from holdfast.guarantees.mathematics import cost
+from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.concentration import kl, kl_range
 from holdfast.guarantees.statistic import OneMean, OutcomeShares, Tally
 from holdfast.mechanisms.noisy_means import Laplace
@@ -22,7 +22,7 @@ from toy_queries import Group, Histogram, Mean, Share
 def test_the_radius_is_the_smallest_that_will_do(flips, k, beta):
     n = 10**6
     r = information.radius(flips, n=n, k=k, beta=beta)
-    nats = cost.session_nats(flips, n=n)
+    nats = privacy.session_nats(flips, n=n)
     assert r >= log(2 * k / beta)
     assert r <= information.simple_radius(flips, n=n, k=k, beta=beta)
     if r < 600:  # e^-r is still a number

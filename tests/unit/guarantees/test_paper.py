@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, NotCovered
 from holdfast.guarantees.guarantee import EVERYTHING
-from holdfast.guarantees.mathematics import cost, sizes
+from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.guarantees.statistic import GroupMean, NoisyMeans, OneShare, Tally
 from holdfast.mechanisms import MECHANISMS
 from holdfast.optimize.losses import Squared
@@ -36,7 +36,7 @@ def test_averaged_coins_answer_shares_and_means_only():
 
 def test_noise_has_no_coins_but_among_coins_noise_costs_as_many():
     coins = planned("paper", "coins").standing
-    assert cost.private_cost(coins.epsilon_for(10), n=coins.terms.rows) == pytest.approx(10)
+    assert privacy.private_cost(coins.epsilon_for(10), n=coins.terms.rows) == pytest.approx(10)
     assert set(coins.fits.mechanisms) == {"coins", "laplace"}
     with pytest.raises(NotCovered, match="coins"):
         _ = planned("paper", "laplace").standing.coin_mass

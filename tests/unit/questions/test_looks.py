@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees.mathematics.posterior_means import look_share
+from holdfast.guarantees.mathematics.shares import look_share
 from holdfast.guarantees.statistic import Tally
 from holdfast.questions.batch import Questions
 from holdfast.questions.stages import FIRST_LOOK

@@ -25,7 +25,7 @@ from holdfast.guarantees.mathematics.concentration import (
     kl_upper,
     tangents,
 )
-from holdfast.guarantees.mathematics.posterior_means import level_among
+from holdfast.guarantees.mathematics.shares import level_among
 
 PROOF = "groups.md"
 Interval = tuple[float, float]
@@ -364,6 +364,6 @@ def posterior_step(both: tuple[Known, Known], widening: float, *, identical: boo
 def tail_of(level: float, *, intervals: int) -> float:
     """Return the failure probability of each tail of a joint statement that replaces this many intervals at `level`.
 
-    An interval at level beta/(e k) stands for beta/k of the failure probability (`posterior_means.level`).
+    An interval at level beta/(e k) stands for beta/k of the failure probability (`shares.level`).
     """
     return intervals * level * e / 2

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from holdfast.guarantees.mathematics.shares import debias, group_mean, group_mean_range, group_share
+from holdfast.guarantees.mathematics.shares import debias, group_mean_range, group_share, mean_of_group
 
 
 @pytest.mark.parametrize("outcomes", [2, 3, 7])
@@ -29,7 +29,7 @@ def test_the_mean_of_a_group_is_recovered_from_its_law(mass):
         for s in range(m + 1):
             ones, zeros = ((1 - 3 * mass) * count / n + mass for count in (s, m - s))
             pi, theta = ones + zeros, ones / (ones + zeros)
-            assert group_mean(theta, pi, mass=mass) == pytest.approx(s / m, abs=1e-12)
+            assert mean_of_group(theta, pi, mass=mass) == pytest.approx(s / m, abs=1e-12)
             assert group_share(pi, mass=mass) == pytest.approx(m / n)
 
 
@@ -39,7 +39,7 @@ def test_the_mean_of_a_group_is_recovered_from_its_law(mass):
     [((0.2, 0.4), (0.3, 0.6)), ((0.6, 0.9), (0.3, 0.6)), ((0.2, 0.9), (0.12, 1.0)), ((0.5, 0.5), (0.2, 0.3))],
 )
 def test_the_range_over_a_rectangle_is_the_range_over_a_grid(theta, pi, mass):
-    grid = [group_mean(t, p, mass=mass) for t, p in product(np.linspace(*theta, 41), np.linspace(*pi, 41))]
+    grid = [mean_of_group(t, p, mass=mass) for t, p in product(np.linspace(*theta, 41), np.linspace(*pi, 41))]
     assert group_mean_range(theta, pi, mass=mass) == pytest.approx((min(grid), max(grid)), abs=1e-12)
 
 
