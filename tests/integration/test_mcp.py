@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 import holdfast
+from holdfast.service.client import connect
 from holdfast.service.mcp import Tools, build_server
 from serving import Running, settings, table, wait_until
 
@@ -235,3 +236,46 @@ def test_what_is_no_text_is_refused_in_words(name: str, given: object) -> None:
         with pytest.raises(holdfast.InvalidArgument, match="idempotency_key must be text"):
             session.ask("b", idempotency_key=5)
         assert not session.ledger.begun
+
+
+def test_what_is_new_each_time_needs_a_key_also_through_a_server(tmp_path: Path) -> None:
+    chosen = settings(table(tmp_path), dataset={"queries": {"mean": 10, "flip": 10}})
+    with Running(chosen) as running, connect(running.url, running.token("robot")) as session:
+        tools, flips = Tools({"flights": session}), {"kind": "flips", "query": "weekend", "count": 3}
+        refused = anyio.run(tools.call, "ask", dict(flips)).structured_content
+        assert "send an idempotency_key" in refused["error"]
+        first, second = (anyio.run(tools.call, "ask", flips | {"idempotency_key": "k"}) for _ in range(2))
+        assert first.structured_content["answer"]["seq"] == second.structured_content["answer"]["seq"] == 1
+        assert session.budget.answers_given == 1
+
+
+@pytest.mark.parametrize("tool", ["ask", "price"])
+def test_an_agent_at_the_server_is_not_told_where_the_data_are(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Running(settings(table(tmp_path))) as running:
+        session = running.state.datasets.get("flights", running.state.admin).session
+
+        def conflict(*_: object, **__: object) -> None:
+            raise holdfast.PlanConflict(f"The ledger {session.ledger.location} was begun under another plan.")
+
+        monkeypatch.setattr(type(session), "prepare", conflict)
+
+        async def told(client: Any) -> None:
+            payload = (await client.call_tool(tool, {"query": "weekend"})).structured_content
+            assert payload["error"] == "The ledger flights was begun under another plan."
+
+        anyio.run(talk_at, f"{running.url}/mcp", running.token("robot"), told)
+
+
+def test_two_files_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    files = [str(table(place, rows=300)) for place in places]
+    for command in ("serve", "mcp"):
+        run = subprocess.run(
+            [sys.executable, *COMMAND[:-1], command, *files], capture_output=True, text=True, env=environment()
+        )
+        assert run.returncode == 2
+        assert "DATA must have different names; two are 'flights'." in run.stderr

@@ -97,7 +97,7 @@ def test_examples_fit_the_kind(server: Running) -> None:
             form = client.get("/datasets/flights", params={"kind": kind, "format": "json"}).json()["form"]
         return {one["name"]: one["example"] for one in form["fields"] + form["more"]}
 
-    assert shown("mean")["query"] == "dep_delay > 270"
+    assert shown("mean")["query"] == "dep_delay > 0"
     assert shown("quantile")["query"] == "dep_delay"
     assert shown("histogram")["query"] == "carrier"
     assert shown("correlation")["other"] == "distance"
@@ -133,7 +133,7 @@ REFUSED_BY_MEANS = {"flips", "check", "submit", "confusion", "units"}
         ({"queries": None}, REFUSED_BY_MEANS),
         ({"queries": {"mean": 40, "flip": 100}}, REFUSED_BY_MEANS - {"flips"}),
         ({"queries": None, "checks": 0.5}, REFUSED_BY_MEANS - {"check"}),
-        ({"queries": None, "unit": "carrier"}, REFUSED_BY_MEANS - {"units"}),
+        ({"queries": None, "unit": "carrier"}, REFUSED_BY_MEANS - {"units"} | {"count", "total"}),
         ({"queries": 40, "guarantee": "expectation"}, REFUSED_BY_MEANS | {"histogram", "top", "auc"}),
         ({"queries": None, "guarantee": "checks"}, {one.name for one in KINDS.all()} - {"check"}),
     ],
@@ -156,3 +156,10 @@ def test_a_page_says_percent_without_a_space(server: Running) -> None:
         answered = client.post("/datasets/flights/ask", data=form, headers={"Accept": "text/html"}).text
     assert "<dd>95%</dd>" in page
     assert "With probability 95% all answers hold at once" in answered
+
+
+@pytest.mark.parametrize("form", ["margin=nan", "solve=queries&margin=inf", "confidence=nan", "rows=1e400"])
+def test_what_is_no_number_is_refused_in_words(server: Running, form: str) -> None:
+    with server.client(server.token()) as client:
+        for accept in ("application/json", "text/html"):
+            assert client.get(f"/plan?{form}", headers={"Accept": accept}).status_code == 422

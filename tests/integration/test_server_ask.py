@@ -12,6 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.ledger import Ledger
+from holdfast.questions.price import Budget
 from holdfast.service import ask as asking
 from serving import Running, settings, table
 
@@ -449,3 +450,16 @@ def test_a_question_is_built_anew_for_the_plan_that_somebody_else_has_just_begun
         assert served.session.plan.rows_per_query != planned.rows_per_query
         assert response["answer"]["rows_read"] == served.session.plan.rows_per_query
         assert response["left"]["quota"] == (None if quota is None else quota - 1)
+
+
+def test_an_answer_does_not_work_out_how_wide_later_ones_will_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left is in every response; the outlook of a budget takes ten times as long."""
+    for queries, left in ((50, 49), (None, None)):
+        folder = tmp_path / str(queries)
+        folder.mkdir()
+        with Running(settings(table(folder), dataset={"queries": queries})) as server, monkeypatch.context() as patched:
+            patched.setattr(Budget, "of", None)
+            with server.client(server.token()) as client:
+                assert client.post(f"{API}/ask", json={"query": "weekend"}).json()["left"]["answers"] == left

@@ -274,3 +274,17 @@ def test_which_host_names_are_known() -> None:
     chosen = load({}, environment={"HOLDFAST_HOSTS": "a.example, b.example"})
     assert chosen.hosts == ("a.example", "b.example")
     assert Settings.from_json(chosen.to_json()) == chosen
+
+
+def test_trailers_after_a_body_come_to_an_end(patient: Running) -> None:
+    """Forty megabytes of one trailer would be kept in memory until the request is too late."""
+    chunked = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with closing(connected(patient)) as line:
+        line.sendall(chunked + b"3\r\nabc\r\n0\r\nX: ")
+        assert sent_until_closed(line, [b"a" * 65_536] * 640) < 640
+    with closing(connected(patient)) as line:  # short ones are ignored
+        line.sendall(chunked + b"3\r\nabc\r\n0\r\nOrigin: " + patient.url.encode() + b"\r\n\r\n")
+        line.sendall(HEAD + b"Connection: close\r\n\r\n")
+        first, _, second = received(line).partition(b"HTTP/1.1 200 ")
+        assert first.startswith(b"HTTP/1.1 403 ")
+        assert second

@@ -4,13 +4,21 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.exc import IntegrityError
 
+import holdfast as hf
 from holdfast.cancel import Work, checkpoint
+from holdfast.service import api, datasets
+from holdfast.service.access import ServerState
+from holdfast.service.database import Reply, encode
+from holdfast.service.datasets import ServedDataset
+from holdfast.service.settings import DatasetSettings, Settings
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"
@@ -130,14 +138,12 @@ def test_the_text_of_an_unexpected_error_is_withheld(
 
 
 def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.service import accounts
-
     served, token = server.state.datasets.get("flights", server.state.admin), server.token("ana", quota=1)
     ana, question = server.state.tokens.authenticate(token), served.session.prepare("weekend")
-    monkeypatch.setattr(accounts, "RESERVATION_SECONDS", 0.2)
+    monkeypatch.setattr(datasets, "RESERVATION_SECONDS", 0.2)
     server.state.service.quotas.reserve(served, ana, [question], Work())  # and never closed
     with server.client(token) as client:
-        monkeypatch.setattr(accounts, "RESERVATION_SECONDS", 120.0)
+        monkeypatch.setattr(datasets, "RESERVATION_SECONDS", 120.0)
         refused = client.post(f"{API}/ask", json={"query": "weekend"})
         if refused.status_code != 200:  # a slow machine may need longer than the reservation lasts
             is_error(refused, 409, "quota_exhausted")
@@ -180,3 +186,73 @@ def test_a_server_that_stops_settles_what_it_cannot_write(
     hanging.join()
     with Running(chosen) as server:
         assert server.state.service.quotas.lost("ana", "flights") == 1
+
+
+def test_one_ledger_that_cannot_be_closed_keeps_nothing_else_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    files = {folder.name: DatasetSettings(path=str(table(folder, rows=300))) for folder in folders}
+    state = ServerState(Settings(datasets=files, port=0))
+    closed: list[str] = []
+
+    def closing(served: ServedDataset) -> None:
+        closed.append(served.name)
+        if len(closed) == 1:
+            raise hf.LedgerUnavailable("no space is left")
+
+    for served in state.datasets.visible(state.admin):
+        monkeypatch.setattr(served.session, "close", partial(closing, served))
+    state.service.idempotency.store("ana", "k", "request", Reply(ok=True))
+    with pytest.raises(hf.LedgerUnavailable):
+        state.close()
+    assert sorted(closed) == ["a", "b"]
+    assert not state.service.idempotency._unwritten
+    assert state.database.durable.pool.checkedin() == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "refused"),
+    [
+        (IntegrityError("", None, Exception()), hf.InvalidArgument),  # another process was faster, with other rows
+        (hf.ServiceUnavailable("The token database is unavailable."), hf.ServiceUnavailable),
+    ],
+)
+def test_a_dataset_that_could_not_be_registered_is_not_served(
+    problem: Exception, refused: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, rows=300, name="trips")
+    with Running(settings(table(tmp_path, rows=300), data_folder=str(tmp_path))) as server:
+        given = server.state.datasets
+
+        def failing(*_: object) -> None:
+            raise problem
+
+        with monkeypatch.context() as patched:
+            patched.setattr(datasets, "write", failing)
+            with pytest.raises(refused):
+                given.register("trips", "trips.parquet")
+        assert [served.name for served in given.visible(server.state.admin)] == ["flights"]
+        with pytest.raises(hf.UnknownName):
+            given.get("trips", server.state.admin)
+        assert given.register("trips", "trips.parquet").name == "trips"
+        with pytest.raises(hf.InvalidArgument, match="already in use"):
+            given.register("trips", "flights.parquet")
+        assert given.get("trips", server.state.admin).session.dataset == "trips"
+
+
+def test_long_histories_are_written_outside_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def noted(payload: dict[str, Any]) -> bytes:
+        threads.append(threading.current_thread().name)
+        return encode(payload)
+
+    monkeypatch.setattr(api, "encode", noted)
+    with server.client(server.token()) as client:
+        for path in ("history", "schema", "budget"):
+            assert client.get(f"{API}/{path}").status_code == 200
+    assert len(threads) == 3
+    assert all(name.startswith("holdfast reads") for name in threads)

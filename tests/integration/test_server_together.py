@@ -242,7 +242,9 @@ def test_every_surface_of_the_route_is_as_before(server: Running) -> None:
         assert client.post(f"{API}/ask", json={"query": "weekend"}, headers={"Authorization": "Bearer no"}).headers[
             "www-authenticate"
         ]
-        described = client.get("/api/v1/openapi.json").json()["paths"]["/api/v1/datasets/{name}/ask"]["post"]
+        description = client.get("/api/v1/openapi.json").json()
+        assert "all of them are answered, or none" in description["components"]["schemas"]["BatchIn"]["description"]
+        described = description["paths"]["/api/v1/datasets/{name}/ask"]["post"]
         assert {"200", "401", "409", "422", "503"} <= set(described["responses"])
     counted = server.state.metrics.text([])
     assert 'holdfast_requests_total{method="POST",route="/api/v1/datasets/{name}/ask",status="200"} 2' in counted

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 import click
 
-from holdfast.cli.command import Argument, Command, CommandGroup
-from holdfast.cli.options import Json
+from holdfast.cli.options import Argument, Command, CommandGroup, Json
 from holdfast.cli.output import note, say, show_json, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
 

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from holdfast.cli.command import Argument, Command, Flag, spread
-from holdfast.cli.messages import in_flags, noting_warnings
-from holdfast.cli.options import Data, Json, Unit, open_session, that_asks
-from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, show_notes, table, written
+from holdfast.cli.options import Argument, Command, Flag, Price, Unit, open_session, spread, that_asks
+from holdfast.cli.output import (
+    SHORT_BAR,
+    bar,
+    in_flags,
+    note,
+    noting_warnings,
+    say,
+    show_json,
+    show_notes,
+    table,
+    written,
+)
 from holdfast.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ def _kinds(beginning: str) -> list[str]:
 
 @that_asks
 def ask(
-    data: Data,
+    asked: Mapping[str, Any],
     question: Annotated[
         str,
         Argument(metavar="QUESTION", help='An expression about one row, such as "dep_delay > 15"; a loss for a fit.'),
@@ -44,12 +53,9 @@ def ask(
     *,
     kind: Annotated[str, Flag(help="The kind of question.", section=QUESTION, complete=_kinds)] = "mean",
     texts: Mapping[str, str | None],
-    plan: Mapping[str, Any],
-    who: Mapping[str, Any],
     unit: Unit = None,
-    price: Annotated[bool, Flag("--price", help="Show what the answer would cost; spend nothing.")] = False,
+    price: Price = False,
     dry_run: Annotated[bool, Flag("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
-    json: Json = False,
 ) -> None:
     """Ask one question.
 
@@ -73,27 +79,27 @@ def ask(
     """
     from holdfast.questions import kind_named
 
-    asked = kind_named(kind)
-    flags = _flags(asked)
+    chosen = kind_named(kind)
+    flags = _flags(chosen)
     with in_flags(flags):
-        subject, options = _read(asked, question, texts)
-    act = methodcaller("price" if price else "dry_run" if dry_run else "ask", subject, asked.name, **options)
-    _run(data, plan, in_flags(flags)(act), {**who, "unit": unit}, _answer_json, _show_answer, price=price, json=json)
+        subject, options = _read(chosen, question, texts)
+    act = methodcaller("price" if price else "dry_run" if dry_run else "ask", subject, chosen.name, **options)
+    _run(asked, in_flags(flags)(act), _answer_json, _show_answer, price=price, unit=unit)
 
 
 def _run(
-    data: str,
-    plan: Mapping[str, Any],
+    asked: Mapping[str, Any],
     act: "Callable[[Session], Any]",
-    who: Mapping[str, Any],
     to_json: Callable[[Any], dict[str, Any]],
     show: Callable[[Any], None],
     *,
     price: bool = False,
-    json: bool,
+    unit: str | None = None,
 ) -> Any:
     """Open data and act; show the result (or the price), then what is left and where the ledger is."""
-    with noting_warnings() as notes, open_session(data, plan, **who) as session:
+    plan = dict(asked)
+    data, json, who = plan.pop("data"), plan.pop("json"), {name: plan.pop(name) for name in ("ledger", "analyst")}
+    with noting_warnings() as notes, open_session(data, plan, **who, unit=unit) as session:
         before = session.ledger.begun
         result = act(session)
         budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
@@ -297,13 +303,9 @@ COMMANDS = {"ask": AskCommand("ask", ask, no_args_is_help=True)}
 
 @that_asks
 def sql(
-    data: Data,
+    asked: Mapping[str, Any],
     statement: Annotated[str, Argument(metavar="SELECT", help="Aggregates over the data.")],
-    *,
-    plan: Mapping[str, Any],
-    who: Mapping[str, Any],
-    price: Annotated[bool, Flag("--price", help="Show what it would cost; spend nothing.")] = False,
-    json: Json = False,
+    price: Price = False,
 ) -> None:
     """Answer a SELECT of aggregates: a row for each group, and an interval for every value.
 
@@ -316,7 +318,7 @@ def sql(
     holdfast sql flights.parquet "SELECT carrier, AVG(dep_delay), COUNT(*) FROM flights GROUP BY carrier"
     """
     act = methodcaller("price_sql" if price else "sql", statement)
-    _run(data, plan, act, who, _frame_json, _show_frame, price=price, json=json)
+    _run(asked, act, _frame_json, _show_frame, price=price)
 
 
 def _frame_json(frame: "pl.DataFrame") -> dict[str, Any]:
@@ -332,14 +334,10 @@ def _show_frame(frame: "pl.DataFrame") -> None:
 
 @that_asks
 def batch(
-    data: Data,
+    asked: Mapping[str, Any],
     questions: Annotated[str, Argument(metavar="QUESTIONS", help="A YAML or JSON file with a list of questions.")],
-    *,
-    plan: Mapping[str, Any],
-    who: Mapping[str, Any],
-    price: Annotated[bool, Flag("--price", help="Show what they would cost; spend nothing.")] = False,
+    price: Price = False,
     register: Annotated[bool, Flag("--register", help="Write the list into the ledger, and ask nothing yet.")] = False,
-    json: Json = False,
 ) -> None:
     """Ask a list of questions at once, registered in the ledger before the first answer.
 
@@ -359,9 +357,9 @@ def batch(
 
     act = methodcaller("price_many" if price else "register" if register else "ask_many", Questions.read(questions))
     if register:
-        _run(data, plan, act, who, _answer_json, lambda registration: say(repr(registration)), price=price, json=json)
+        _run(asked, act, _answer_json, lambda registration: say(repr(registration)), price=price)
     else:
-        _run(data, plan, act, who, _answers_json, _show_answers, price=price, json=json)
+        _run(asked, act, _answers_json, _show_answers, price=price)
 
 
 def _answers_json(answers: "Iterable[AnyAnswer]") -> dict[str, Any]:
@@ -382,17 +380,13 @@ BROKEN_CODE, OPEN_CODE = 20, 21  # above the exit codes of errors
 
 @that_asks
 def check(
-    data: Data,
+    asked: Mapping[str, Any],
     expectations: Annotated[
         str, Argument(metavar="EXPECTATIONS", help="A YAML or JSON file with a list of expectations.")
     ],
-    *,
-    plan: Mapping[str, Any],
-    who: Mapping[str, Any],
     strict: Annotated[
         bool, Flag("--strict", help="Exit with code 21 if an interval leaves an expectation open.")
     ] = False,
-    json: Json = False,
 ) -> None:
     """Check expectations about the population, for a build that should fail if one is broken.
 
@@ -411,7 +405,7 @@ def check(
     if not Path(expectations).is_file():
         raise InvalidArgument(
             f"There is no file {expectations!r} with expectations. To check one guess on rows that are kept aside:"
-            f' holdfast ask {data} "{expectations}" --kind check',
+            f' holdfast ask {asked["data"]} "{expectations}" --kind check',
             name="expectations",
         )
     requested = read_expectations(expectations)
@@ -420,7 +414,7 @@ def check(
         refuse_unreachable(requested, session.dry_run)
         return judge(requested, session.ask_many([dict(one.question) for one in requested]))
 
-    verdicts = _run(data, plan, act, who, _verdicts_json, _show_verdicts, json=json)
+    verdicts = _run(asked, act, _verdicts_json, _show_verdicts)
     outcomes = [one.outcome for one in verdicts]
     if BROKEN in outcomes:
         raise click.exceptions.Exit(BROKEN_CODE)

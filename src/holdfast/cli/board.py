@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Flag, group
 from holdfast.cli.ledger import show_checks, with_data
-from holdfast.cli.options import Confidence, Json, Ledger
+from holdfast.cli.options import Argument, Confidence, Flag, Json, Ledger, group
 from holdfast.cli.output import note, say, show_json, table
 from holdfast.errors import InvalidArgument
 

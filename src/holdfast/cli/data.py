@@ -4,12 +4,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Flag
-from holdfast.cli.messages import noting_warnings, spell
 from holdfast.cli.options import (
+    Argument,
     Confidence,
     Data,
     End,
+    Flag,
     Flips,
     Guarantee,
     Identical,
@@ -25,7 +25,7 @@ from holdfast.cli.options import (
     planned,
     rows_each,
 )
-from holdfast.cli.output import note, say, show_json, show_notes, table
+from holdfast.cli.output import note, noting_warnings, say, show_json, show_notes, spell, table
 from holdfast.errors import InvalidArgument, RowSourceError
 
 if TYPE_CHECKING:

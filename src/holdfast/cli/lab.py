@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from holdfast.cli.command import Argument, Flag
-from holdfast.cli.options import Confidence, Guarantee, Json, Ledger, Margin, Processes, Queries, Worlds, looking
+from holdfast.cli.options import (
+    Argument,
+    Confidence,
+    Flag,
+    Guarantee,
+    Json,
+    Ledger,
+    Margin,
+    Processes,
+    Queries,
+    Worlds,
+    looking,
+)
 from holdfast.cli.output import note, progress_bar, say, show_json, table
 from holdfast.errors import InvalidArgument, MissingExtra
 

@@ -5,8 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.command import Argument, Flag
-from holdfast.cli.options import Data, Json, Ledger, Target, WhichDataset, is_data, ledger_file, looking, nothing_asked
+from holdfast.cli.options import (
+    Argument,
+    Data,
+    Flag,
+    Json,
+    Ledger,
+    Target,
+    WhichDataset,
+    is_data,
+    ledger_file,
+    looking,
+    nothing_asked,
+)
 from holdfast.cli.output import note, say, show_json, table, written
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 

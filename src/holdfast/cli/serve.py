@@ -6,10 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from holdfast.cli.command import Argument, Flag
-from holdfast.cli.messages import noting_at_once, noting_warnings
-from holdfast.cli.options import Json, Ledger, has_password, open_session, session_plan, with_plan
-from holdfast.cli.output import note, say, show_json, show_notes
+from holdfast.cli.options import Argument, Flag, Json, Ledger, has_password, open_session, session_plan, with_plan
+from holdfast.cli.output import note, noting_at_once, noting_warnings, say, show_json, show_notes
 from holdfast.errors import InvalidArgument, MissingExtra
 
 Files = Annotated[
@@ -66,6 +64,10 @@ def serve(
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
+        if name in files:
+            raise InvalidArgument(
+                f"DATA must have different names; two are {name!r}. Give one as NAME=FILE.", name="data"
+            )
         files[name] = DatasetSettings(path=path, **chosen)
     settings = load(
         files,
@@ -133,16 +135,20 @@ def mcp(
     except ModuleNotFoundError as error:
         message = f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'."
         raise MissingExtra(message, extra="mcp") from error
-    sessions: dict[str, Any]
+    sessions: dict[str, Any] = {}
     if url is not None:
         from holdfast.service.client import connect, list_datasets
 
         sessions = {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
     else:
         with noting_warnings() as notes:
-            opened = [open_session(one, plan, ledger=ledger, analyst=analyst) for one in data or []]
+            for one in data or []:
+                session = open_session(one, plan, ledger=ledger, analyst=analyst)
+                if session.dataset in sessions:
+                    message = f"DATA must have different names; two are {session.dataset!r}. Rename one of the files."
+                    raise InvalidArgument(message, name="data")
+                sessions[session.dataset] = session
         show_notes(notes)  # for whoever starts it: standard error is not part of the protocol
-        sessions = {session.dataset: session for session in opened}
     if not http:
         serve_stdio(sessions)
         return
@@ -154,7 +160,7 @@ def mcp(
         show_json(address=address, datasets=list(sessions))
     else:
         note(f"Tools for agents at {address}")
-    from holdfast.service.connections import GuardedProtocol
+    from holdfast.service.limits import GuardedProtocol
 
     uvicorn.run(app, host=host, port=port, http=GuardedProtocol, ws="none", log_level="error", server_header=False)
 

@@ -248,9 +248,8 @@ class Budget:
         terms = guarantee.terms
         outlook = _at_most(guarantee.outlook(spent, answered))
         margin = outlook[0][1] if outlook else terms.margin
-        planned = terms.statements > 0 and guarantee.only_kind is None
-        left = terms.answers_left(spent.charge, spent.intervals) if planned else None
-        total = terms.answers if planned else None
+        left = answers_left(guarantee, spent)
+        total = None if left is None else terms.answers
         beside = guarantee.checks if guarantee.only_kind is None else None
         checks = () if beside is None else beside.outlook(spent, answered)
         return cls(left, total, spent.answers, margin, outlook, guarantee.only_kind, terms.ends, checks)
@@ -308,6 +307,13 @@ _AHEAD = {  # whose width is shown, and after what
     "check": ("a check, beyond the margin of its guess", "{:,} more wrong, 1 in 100"),
     "submit": ("a submission, around what the grid tells", "{:,} more that improve, 1 in 100"),
 }
+
+
+def answers_left(guarantee: Guarantee, spent: Spent) -> int | None:
+    """Return how many ordinary answers can still be paid for; None if there is no end."""
+    terms = guarantee.terms
+    planned = terms.statements > 0 and guarantee.only_kind is None
+    return terms.answers_left(spent.charge, spent.intervals) if planned else None
 
 
 def _at_most(outlook: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -87,12 +87,13 @@ class ServerState:
             served.session.ledger.probe()
 
     def close(self, seconds: float = 0.0) -> None:
-        """Close everything; before that, wait this long for answers in progress to be written."""
-        self.lanes.close(seconds)
-        self.readiness.close()
-        self.datasets.close()
-        self.service.idempotency.close()
-        self.database.close()
+        """Close everything, whatever fails; before that, wait this long for answers in progress to be written."""
+        with ExitStack() as last_first:
+            last_first.callback(self.database.close)
+            last_first.callback(self.datasets.close)
+            last_first.callback(self.service.idempotency.close)
+            last_first.callback(self.readiness.close)
+            last_first.callback(self.lanes.close, seconds)
 
 
 class Readiness:

@@ -1,25 +1,35 @@
-"""The routes under /api/v1 that every token may use; those of the admin are in `admin`.
+"""The routes under /api/v1: for every token, then for the admin.
 
 Every route is a few lines: the token, the dataset, one verb of the session, plain JSON. The work runs in a thread, so a
 slow disk delays no other request.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotAllowed, UnknownName
+from holdfast.ledger import Head
 from holdfast.questions.history import history_frame
-from holdfast.service.access import Endpoint, GuardedRoute, Routes, in_thread, on_dataset, state_of, token_of
+from holdfast.service.access import (
+    Endpoint,
+    GuardedRoute,
+    Routes,
+    ServerState,
+    in_thread,
+    on_dataset,
+    state_of,
+    token_of,
+)
+from holdfast.service.database import Reply, encode
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
@@ -30,6 +40,7 @@ from holdfast.service.schemas import (
     AskIn,
     AskOut,
     BatchOut,
+    DatasetIn,
     ErrorOut,
     Name,
     OkOut,
@@ -37,6 +48,8 @@ from holdfast.service.schemas import (
     PricesOut,
     SqlIn,
     SqlOut,
+    TokenIn,
+    TokenUpdateIn,
     validate,
 )
 from holdfast.service.tokens import Token
@@ -45,6 +58,8 @@ from holdfast.session.planning import plan as make_plan
 V1 = "/api/v1"
 MAX_PAGE = 1_000
 routes = Routes()  # tried in this order, so the route of every answer comes first
+Act = Callable[[ServerState], dict[str, Any]]
+TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of a token, not its secret.")]
 NameInPath = Annotated[Name, Path(description="A dataset that your token allows.")]
 KeyHeader = Annotated[
     str | None,
@@ -73,31 +88,23 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **errors}
 
 
-_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def _encode(payload: dict[str, Any]) -> bytes:
-    """Write JSON; NaN and infinity are errors: written as null, a value would mean "too few rows to tell"."""
-    body = to_json(payload, inf_nan_mode="constants")
-    return _strictly(payload).encode() if b"NaN" in body or b"Infinity" in body else body
-
-
 class JsonResponse(Response):
     """JSON that is sent in one write if the connection allows it."""
 
-    def init_headers(self, headers: Any = None) -> None:
-        """Set the only two headers that it has."""
-        self.raw_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
+    def __init__(self, body: bytes) -> None:
+        self.body: bytes = body
+        self.status_code, self.background = 200, None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
-        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, bytes(self.body))):
+        """Send it, with the only two headers that it has."""
+        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, self.body)):
+            self.raw_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
             await super().__call__(scope, receive, send)
 
 
 def json_response(payload: dict[str, Any]) -> Response:
     """Return compact JSON."""
-    return JsonResponse(_encode(payload))
+    return JsonResponse(payload.body if isinstance(payload, Reply) else encode(payload))
 
 
 def _json_body(request: Request) -> Any:
@@ -124,14 +131,14 @@ def _post(path: str, model: Any, *, body: str = "AskIn", **options: Any) -> Call
 
 
 async def _look(request: Request, name: str, look: Callable[[ServedDataset], dict[str, Any]]) -> Response:
-    """Respond with what `look` returns for the dataset."""
-    return json_response({"ok": True, "dataset": name} | await on_dataset(request, name, look))
+    """Respond with what `look` returns for the dataset: written in its thread, too, as a history may be long."""
+    return await on_dataset(request, name, lambda served: json_response({"ok": True, "dataset": name} | look(served)))
 
 
 async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]) -> Response:
     """Respond with what `act` returns for the question in the body."""
     questions, token, body = state_of(request).questions, token_of(request), _json_body(request)
-    return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
+    return await on_dataset(request, name, lambda served: json_response(act(served, token, questions.read(body))))
 
 
 class AskDirectly:
@@ -297,7 +304,7 @@ async def batch_price(request: Request, name: NameInPath) -> Response:
     """Return what several questions cost together. Reads nothing, spends nothing."""
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(_json_body(request))
-    return json_response(await on_dataset(request, name, lambda served: state.service.prices(served, token, asks)))
+    return await on_dataset(request, name, lambda served: json_response(state.service.prices(served, token, asks)))
 
 
 @_post("sql", SqlOut, body="SqlIn")
@@ -313,7 +320,7 @@ async def sql_price(request: Request, name: NameInPath) -> Response:
     """Return what a SELECT costs. Reads nothing, spends nothing."""
     state, token = state_of(request), token_of(request)
     text = validate(SqlIn, _json_body(request)).sql
-    return json_response(await on_dataset(request, name, lambda served: state.service.sql_prices(served, token, text)))
+    return await on_dataset(request, name, lambda served: json_response(state.service.sql_prices(served, token, text)))
 
 
 @_get("/plan")
@@ -337,3 +344,101 @@ def compare_plans(
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others, readings = [asdict(one) for one in found.alternatives], [asdict(one) for one in found.readings]
     return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others, "readings": readings}
+
+
+# -- for the admin: tokens, quotas, datasets, verifying the ledger --------------------------------------------------
+
+
+def list_tokens(state: ServerState) -> list[dict[str, Any]]:
+    """Return every token with the answers used under its name."""
+    used = {served.name: served.usage.by_analyst() for served in state.datasets.visible(state.admin)}
+    return [
+        token.to_dict()
+        | {"active": state.tokens.is_active(token), "used": {name: counts[token.name] for name, counts in used.items()}}
+        for token in state.tokens.all()
+    ]
+
+
+def create_for(state: ServerState, body: TokenIn) -> tuple[str, Token]:
+    """Create a token for datasets that exist."""
+    known = state.datasets.names()
+    for name in body.datasets or ():
+        if name not in known:
+            raise UnknownName(f"No dataset {name!r}. There are: {', '.join(known) or 'none'}.", name=name)
+    return state.tokens.create(body.name, admin=body.admin, datasets=body.datasets, quota=body.quota, days=body.days)
+
+
+def revoke_for(state: ServerState, id: str, by: Token) -> Token:
+    """Revoke a token, except the caller's own, so that nobody locks out the last admin by mistake."""
+    if id == by.id:
+        raise NotAllowed("You are using this token. Create another admin token, and revoke this one with it.")
+    return state.tokens.revoke(id)
+
+
+def register_file(state: ServerState, body: DatasetIn) -> ServedDataset:
+    """Serve a file from the data folder."""
+    plan = body.model_dump(exclude={"name", "file"}, exclude_none=True)
+    return state.datasets.register(body.name, body.file, **plan)
+
+
+def verify_ledger(state: ServerState, name: str, token: Token) -> Head | None:
+    """Re-check every entry; None if there are none yet."""
+    served = state.datasets.get(name, token)
+    with served.naming:
+        return served.session.ledger.verify() if served.session.ledger.begun else None
+
+
+def _admin(method: str, path: str, *statuses: int) -> Callable[[Endpoint], Endpoint]:
+    return routes.declare("admin", method, V1 + path, responses=responses(OkOut, 403, *statuses))
+
+
+async def _done(request: Request, act: Act) -> Response:
+    """Do what was requested, then respond with its result."""
+    state = state_of(request)
+    return json_response({"ok": True} | await in_thread(request, lambda: act(state)))
+
+
+@_admin("GET", "/tokens")
+async def tokens(request: Request) -> Response:
+    """List every token ever created, and the answers used under its name. No secrets."""
+    return await _done(request, lambda state: {"tokens": list_tokens(state)})
+
+
+@_admin("POST", "/tokens")
+async def create_token(request: Request, body: TokenIn) -> Response:
+    """Create a token. Its secret is in this response and nowhere else."""
+
+    def act(state: ServerState) -> dict[str, Any]:
+        secret, token = create_for(state, body)
+        return {"secret": secret, "token": token.to_dict()}
+
+    return await _done(request, act)
+
+
+@_admin("PATCH", "/tokens/{id}")
+async def update_token(request: Request, id: TokenId, body: TokenUpdateIn) -> Response:
+    """Set a quota."""
+    return await _done(request, lambda state: {"token": state.tokens.set_quota(id, body.quota).to_dict()})
+
+
+@_admin("DELETE", "/tokens/{id}")
+async def revoke_token(request: Request, id: TokenId) -> Response:
+    """Revoke a token: at once in this process, within a second in others."""
+    return await _done(request, lambda state: {"token": revoke_for(state, id, token_of(request)).to_dict()})
+
+
+@_admin("POST", "/datasets", 409)
+async def register_dataset(request: Request, body: DatasetIn) -> Response:
+    """Serve a file from the data folder."""
+    return await _done(request, lambda state: {"dataset": body.name} | register_file(state, body).overview())
+
+
+@_admin("POST", "/datasets/{name}/verify")
+async def verify(request: Request, name: NameInPath) -> Response:
+    """Re-check every entry of the ledger."""
+
+    def act(state: ServerState) -> dict[str, Any]:
+        head = verify_ledger(state, name, token_of(request))
+        return {"dataset": name, "verified": head and asdict(head)}
+
+    return await _done(request, act)

@@ -1,6 +1,7 @@
 """The application, `build(settings)`, and the process that runs it, `serve`."""
 
 import gc
+import mmap
 import os
 import signal
 import socket
@@ -27,13 +28,15 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
-from holdfast.service import admin, api, pages
+from holdfast.service import api, pages
 from holdfast.service.access import GuardedRoute, Routes, ServerState, in_thread, state_of
-from holdfast.service.connections import Connections, GuardedProtocol, Shares
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
-from holdfast.service.limits import RequestLimits
+from holdfast.service.limits import Connections, GuardedProtocol, RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
 from holdfast.service.settings import Settings
+
+if sys.platform != "win32":
+    import fcntl
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 SHARES = "HOLDFAST_SHARES_FILE"  # the file in which they share their numbers of connections
@@ -92,7 +95,7 @@ def build(settings: Settings) -> FastAPI:
     )
     app.state.server = state
     app.router.route_class = GuardedRoute
-    for group in (api.routes, admin.routes, pages.routes, routes):
+    for group in (api.routes, pages.routes, routes):
         group.add_to(app)
     if mcp is not None:
         app.router.routes.append(mcp.route())
@@ -222,6 +225,44 @@ def connections(settings: Settings) -> Connections:
         header_bytes=settings.max_header_bytes,
         header_seconds=settings.header_timeout,
     )
+
+
+class Shares:
+    """How many connections each process of a server has: numbers in a small file that all of them map.
+
+    Several processes accept connections from one socket, and the system gives each connection to whichever process is
+    awake: of fifty that arrive at once, one of two processes may get forty, and its callers wait twice as long. So each
+    process publishes its number of connections, and one that has at least two more than another pauses briefly after
+    each new connection, until the other has caught up.
+
+    A process owns the first number whose byte it can lock. The lock ends with the process, and the process that is
+    started in its place takes over the number.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # kept open: closing it would release the lock
+        self._counts = memoryview(mmap.mmap(self._file, 0)).cast("q")
+        self._mine = next((place for place in range(len(self._counts)) if self._has(place)), -1)
+
+    @staticmethod
+    def of_processes(count: int, path: str) -> None:
+        """Write the file for this many processes."""
+        with open(path, "wb") as file:
+            file.write(bytes(8 * count))  # no sparse file: filling a hole on a full disk would kill the process
+
+    def _has(self, place: int) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError:
+            return False
+        return True
+
+    def lead(self, count: int) -> int:
+        """Publish how many connections this process has; return by how many it exceeds the process with the fewest."""
+        if self._mine < 0:
+            return 0
+        self._counts[self._mine] = count
+        return count - min(self._counts)
 
 
 @contextmanager

@@ -23,16 +23,16 @@ from typing import Any
 from holdfast.cancel import Work
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, QuotaExhausted
 from holdfast.ledger.concurrency import duplicate
+from holdfast.ledger.store import Spent
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
 from holdfast.questions.options import plain
-from holdfast.questions.price import Budget, write_answers
+from holdfast.questions.price import answers_left, write_answers
 from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected, select
-from holdfast.service.accounts import IdempotencyKeys, QuotaReservation, Quotas, check_key, of_quota
 from holdfast.service.calls import read_answer
-from holdfast.service.database import TokenDatabase
-from holdfast.service.datasets import Datasets, ServedDataset
+from holdfast.service.database import IdempotencyKeys, Reply, TokenDatabase, check_key
+from holdfast.service.datasets import Datasets, QuotaReservation, Quotas, ServedDataset, of_quota
 from holdfast.service.errors import ProtocolError
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
 from holdfast.service.limits import RateLimiter
@@ -67,9 +67,9 @@ class AskService:
     ) -> None:
         self.quotas, self.idempotency = Quotas(database), IdempotencyKeys(database)
         self.datasets, self.metrics = datasets, metrics
-        self._questions, self._lanes, self._limits = questions, lanes, limits
+        self.questions, self._lanes, self._limits = questions, lanes, limits
         self._most_work, self._tick = settings.max_work, settings.tick
-        self._budgets: dict[str, Budget] = {}  # of each dataset, as last read
+        self._spent: dict[str, Spent] = {}  # of each dataset, as last read
 
     def ask(
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
@@ -125,20 +125,20 @@ class AskService:
         """Return the answers left in the budget and in the token's quota.
 
         `after`: the numbers may be as of any moment since that entry was written, so that answers that are written
-        together read the budget once.
+        together read the ledger once.
         """
-        budget, quota = self._budgets.get(served.name), token.quota
-        if budget is None or after is None or budget.answers_given < after:
-            budget = self._budgets[served.name] = served.session.budget
+        spent, quota = self._spent.get(served.name), token.quota
+        if spent is None or after is None or spent.answers < after:
+            spent = self._spent[served.name] = served.session.ledger.spent
         if quota is not None:
             used = served.usage.by_analyst()[token.name] + self.quotas.lost(token.name, served.name)
             quota = max(0, quota - used)
-        return {"answers": budget.answers_left, "quota": quota}
+        return {"answers": answers_left(served.plan.standing, spent), "quota": quota}
 
-    def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
+    def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Reply:
         """Return an answer as JSON for the response."""
         left = self.left(served, token, None if answer.cached else answer.seq)
-        return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
+        return Reply(ok=True, dataset=served.name, answer=answer.to_dict(), left=left)
 
     def prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question."""
@@ -187,7 +187,7 @@ class AskService:
             given = Prepared(session.answering.plan, build).answered(answer)
         for one in given:
             self.metrics.count_answer(name, cached=one.cached)
-        response = {"ok": True, "results": [self.response(served, token, one) for one in given]}
+        response = Reply(ok=True, results=[self.response(served, token, one) for one in given])
         if key is not None and not all(one.cached for one in given):
             keys.store(token.id, key, request, response)
         return response
@@ -243,7 +243,7 @@ class AskService:
             raise _too_dear_select(BudgetExhausted, "budget", prices.answers, left["answers"])
         if left["quota"] is not None and of_theirs > left["quota"]:
             raise _too_dear_select(QuotaExhausted, "quota", of_theirs, left["quota"])
-        return selected, [self._questions.read(question) for question in selected.questions]
+        return selected, [self.questions.read(question) for question in selected.questions]
 
 
 class AskRequest(Unfinished):

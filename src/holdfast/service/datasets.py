@@ -1,20 +1,40 @@
-"""The datasets by name. Each is one `Session`, asked under the name of the caller's token."""
+"""The datasets by name, each one `Session` that is asked under the name of the caller's token; and quotas.
+
+A quota is one analyst's part of a dataset's budget. It is counted in the ledger, as the budget is, and in the same
+currency: answers. The price of a question is reserved before anything is drawn, and the reservation ends after the
+answer is committed. A request reads other reservations first and the ledger second, so every process counts an answer
+in progress at least once; between commit and end of the reservation it may be counted twice, and a retry then finds it
+counted once. The reservation never ends if the draw was called off, or if another server answered the question first:
+the budget has paid for the draw.
+"""
 
 import json
+import secrets
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, NotCovered, RowSourceError, UnknownName
+from holdfast.cancel import Work
+from holdfast.errors import (
+    HoldfastError,
+    InvalidArgument,
+    LedgerUnavailable,
+    NotAllowed,
+    NotCovered,
+    QuotaExhausted,
+    RowSourceError,
+    UnknownName,
+)
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Entry, Follower, Head, Receipt, content_of
@@ -24,10 +44,20 @@ from holdfast.questions.history import Standings
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import Text
+from holdfast.questions.price import Price, write_answers
+from holdfast.questions.question import Question
 from holdfast.questions.submit import SUBMIT
-from holdfast.questions.totals import UNITS
+from holdfast.questions.totals import COUNT, TOTAL, UNITS
 from holdfast.rows.open import open_rows
-from holdfast.service.database import DatabaseWitness, TokenDatabase, read, registered_datasets, write
+from holdfast.service.database import (
+    DatabaseWitness,
+    TokenDatabase,
+    read,
+    registered_datasets,
+    reservations,
+    write,
+    write_transaction,
+)
 from holdfast.service.errors import naming
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
@@ -36,6 +66,8 @@ from holdfast.session.session import Session
 MOST_STANDINGS = 1_000  # the most improvements, and the most other submissions, that are shown
 MOST_SESSIONS = 1_000  # analysts whose sessions are kept in memory
 LEAST = 1  # the fewest answers that a question takes from a quota, even if it takes less than one from the budget
+RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
+FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 PLAN = (
     "queries",
@@ -156,7 +188,7 @@ def _answers(session: Session, kind: AnyKind) -> bool:
 
     Examples that are refused for another reason than the guarantee say nothing about the kind.
     """
-    if kind is UNITS and session.schema.unit is None:
+    if kind in ((UNITS,) if session.schema.unit is None else (COUNT, TOTAL)):  # of units, and of rows
         return False
     condition = f"{identifier(session.schema.names[0])} IS NULL"
     required = [option for option in kind.options if option.required]
@@ -215,21 +247,29 @@ class Datasets:
             raise in_use
         settings = DatasetSettings(path=str(self._path_in_folder(file)), **plan)
         try:
-            served = self._open_once(name, settings)
+            with self._lock:
+                if name in self._open:
+                    raise in_use
+                served = self._open_new(name, settings)
         except RowSourceError as error:  # the caller chose the file, so report it as the caller's mistake
             raise InvalidArgument(error.message.replace(settings.path, repr(file)), name="file") from error
         try:
             row = {"name": name, "settings": json.dumps(asdict(settings))}
             write(self._engine, insert(registered_datasets).values(row))
-        except IntegrityError:
-            raise in_use from None
+        except BaseException as error:  # nobody would serve it after a restart, or another process serves other rows
+            with self._lock:
+                self._open.pop(name, None)
+            served.session.close()
+            if isinstance(error, IntegrityError):
+                raise in_use from None
+            raise
         return served
 
     def close(self) -> None:
-        """Close every ledger."""
-        with self._lock:
+        """Close every ledger, even if another cannot be closed."""
+        with self._lock, ExitStack() as closing:
             for served in self._open.values():
-                served.session.close()
+                closing.callback(served.session.close)
             self._open.clear()
 
     def _get(self, name: str) -> ServedDataset | None:
@@ -259,15 +299,18 @@ class Datasets:
 
     def _open_once(self, name: str, settings: DatasetSettings) -> ServedDataset:
         with self._lock:
-            if name not in self._open:
-                served = _open(name, settings, self._settings.database)
-                try:
-                    self._watch(served)
-                except BaseException:
-                    served.session.close()
-                    raise
-                self._open[name] = served
-            return self._open[name]
+            return self._open.get(name) or self._open_new(name, settings)
+
+    def _open_new(self, name: str, settings: DatasetSettings) -> ServedDataset:
+        """Open a dataset; the caller holds the lock."""
+        served = _open(name, settings, self._settings.database)
+        try:
+            self._watch(served)
+        except BaseException:
+            served.session.close()
+            raise
+        self._open[name] = served
+        return served
 
     def _watch(self, served: ServedDataset) -> None:
         """Watch the ledger; refuse rows that are served under another name, or whose ledger went back in time."""
@@ -303,3 +346,102 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
     submissions = Standings(session.ledger, lambda: session.plan.standing)
     return ServedDataset(name, session, Usage(session), submissions, tuple(places))
+
+
+# -- quotas ---------------------------------------------------------------------------------------------------------
+
+
+class Quotas:
+    """The quota reservations of all server processes."""
+
+    def __init__(self, database: TokenDatabase) -> None:
+        self._engine = database.relaxed
+
+    def reserve(
+        self, served: ServedDataset, token: Token, questions: Sequence[Question], work: Work
+    ) -> "QuotaReservation":
+        """Hold what these questions take of the token's quota, if it has one, during `work`; refuse if less is left."""
+        held = QuotaReservation(self._engine, served, questions, work)
+        if token.quota is not None:
+            held.open(token.name, token.quota)
+        return held
+
+    def lost(self, analyst: str, dataset: str) -> int:
+        """Return how many answers went to draws that were never shown."""
+        kept = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
+        return int(read(self._engine, kept)[0]["answers"])
+
+
+class QuotaReservation:
+    """Answers of a quota that are held from before they are drawn until they are committed."""
+
+    def __init__(self, engine: Engine, served: ServedDataset, questions: Sequence[Question], work: Work) -> None:
+        self._engine, self._served, self._questions, self._work = engine, served, questions, work
+        self._costs: list[tuple[str | None, int]] = []  # of each question: its identity, and how many answers it takes
+        self._id = ""
+
+    def open(self, analyst: str, quota: int) -> None:
+        """Hold what the questions cost; refuse if less is left."""
+        answering, dataset, new = self._served.session.answering, self._served.name, self._questions
+        prices = [answering.price_of(new[0])] if len(new) == 1 else answering.prices_of(new).each
+        self._costs = [(one.identity, of_quota(price)) for one, price in zip(new, prices, strict=True)]
+        answers, now = sum(cost for _, cost in self._costs), time.time()
+        if not answers:
+            return
+        self._id, self._work.begun = secrets.token_hex(16), False  # an earlier look had a reservation of its own
+        held = {"id": self._id, "analyst": analyst, "dataset": dataset, "answers": answers}
+        with write_transaction(self._engine) as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"holdfast {dataset} {analyst}"))))
+            connection.execute(delete(reservations).where(reservations.c.expires <= now))
+            reserved = connection.scalar(_reserved(analyst, dataset))
+            connection.execute(insert(reservations).values(held | {"expires": now + RESERVATION_SECONDS}))
+        try:
+            left = max(0, quota - self._served.usage.by_analyst()[analyst] - int(reserved or 0))
+            if answers > left:
+                message = (
+                    f"Your quota cannot pay for this: it costs {write_answers(answers)}, and {left:,} of"
+                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
+                )
+                raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
+        except BaseException as error:
+            self.close(error)
+            raise
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the reservation, but hold on to answers that are paid for and never shown.
+
+        Those are draws that were dropped since another process had answered first; and after an error, if rows were
+        drawn, all of them, unless they are in the ledger after all, and counted there.
+        """
+        if not self._id:
+            return
+        failed = error is not None and self._work.begun
+        if failed and isinstance(error, LedgerUnavailable):
+            failed = not self._is_written()
+        kept = sum(cost for identity, cost in self._costs if failed or identity in self._work.dropped)
+        this = reservations.c.id == self._id
+        keep = update(reservations).where(this).values(answers=kept, expires=FOREVER)
+        write(self._engine, keep if kept else delete(reservations).where(this))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(error)
+
+    def _is_written(self) -> bool:
+        try:
+            return all(map(self._served.session.answering.is_answered, self._questions))
+        except HoldfastError:  # the ledger cannot be read
+            return False
+
+
+def _reserved(analyst: str, dataset: str) -> Any:
+    total = func.coalesce(func.sum(reservations.c.answers), 0).label("answers")
+    return select(total).where(reservations.c.analyst == analyst, reservations.c.dataset == dataset)
+
+
+def of_quota(price: Price) -> int:
+    """Return how many answers of a quota a question takes, also where it takes none of the budget, as a check."""
+    return 0 if price.cached else max(LEAST, price.answers)

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
 
+from holdfast import check
 from holdfast.errors import HoldfastError
 from holdfast.queries.node import identifier, literal_text
 from holdfast.questions import kind_named
@@ -216,7 +217,11 @@ def integer(form: Entered, name: str) -> int | None:
 
 def decimal(form: Entered, name: str) -> float | None:
     """Return a number, or None if the field is empty."""
-    return Real().parse(name, form[name]) if name in form else None
+    if name not in form:
+        return None
+    value = Real().parse(name, form[name])
+    check.number(**{name: value})  # "nan" is read, too
+    return value
 
 
 Snippet = dict[str, str]

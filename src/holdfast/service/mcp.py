@@ -38,6 +38,7 @@ from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
 from holdfast.questions.estimate import Estimate
+from holdfast.questions.flips import FLIPS
 from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
@@ -79,8 +80,6 @@ Arguments = dict[str, Any]
 Context = ServerRequestContext[Any]
 Askable: TypeAlias = "Session | RemoteSession | TokenSession"
 Sessions = Mapping[str, Askable]
-
-
 # What every tool returns: a sentence and its structure, or the one shape of all errors.
 OUTPUT: dict[str, Any] = {
     "type": "object",
@@ -183,8 +182,8 @@ class Tools:
             session, ask = self._session(_text(arguments, "dataset")), self._questions.read(arguments)
             if ask.problem is not None:
                 ask.call(session.price)  # raises the refusal, without asking
-            if key is None and isinstance(session, Session | TokenSession):
-                _check_repeatable(ask.call(session.prepare))
+            if key is None:
+                _check_repeatable(session, ask)
             return session, ask
 
         session, ask = await self._threads.run(look)
@@ -299,10 +298,14 @@ def _on_the_clock(act: Callable[[], T]) -> T:
         raise
 
 
-def _check_repeatable(question: Question) -> None:
+def _check_repeatable(session: Askable, ask: AskIn) -> None:
     """Refuse a question that is new each time and has no key: if sent again by mistake, it would be charged twice."""
-    if question.identity is None:
-        message = f"{question.kind} is new each time: send an idempotency_key, and with it again to get it again."
+    if isinstance(session, RemoteSession):  # which has no plan to prepare questions for; it sends no functions
+        new_each_time = ask.kind.name == FLIPS.name
+    else:
+        new_each_time = ask.call(session.prepare).identity is None
+    if new_each_time:
+        message = f"{ask.kind.name} is new each time: send an idempotency_key, and with it again to get it again."
         raise InvalidArgument(message, name="idempotency_key")
 
 
@@ -382,42 +385,44 @@ _gone: "ContextVar[Gone]" = ContextVar("gone")  # whether the caller has left
 
 
 class TokenSession:
-    """A dataset asked under a token: the same quotas and metrics as every question over HTTP."""
+    """A dataset asked under a token: the same quotas, metrics and errors as every question over HTTP."""
 
     def __init__(self, state: "ServerState", served: "ServedDataset", token: "Token") -> None:
-        self.name, self._state, self._served, self._token = served.name, state, served, token
+        self.name, self._service, self._served, self._token = served.name, state.service, served, token
+
+    def _look(self, look: Callable[[Session], T]) -> T:
+        """Return what `look` returns for the session; errors name no place where it is."""
+        with self._served.naming:
+            return look(self._served.session)
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost."""
-        return self._state.service.price_sql(self._served, self._token, text)
+        return self._look(lambda _: self._service.price_sql(self._served, self._token, text))
 
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
         """Return the question, checked but not asked."""
-        return self._served.session.prepare(query, kind, **options)  # type: ignore[arg-type]
+        return self._look(lambda session: session.prepare(query, kind, **options))  # type: ignore[arg-type]
 
     def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:
         """Return what a question would cost."""
-        ask = self._question(query, kind, options)
-        return Price.from_dict(self._state.service.price(self._served, self._token, ask)["price"])
-
-    def _question(self, query: object, kind: str, options: Mapping[str, object]) -> AskIn:
         asked = kind_named(kind)
-        return self._state.questions.read(asked.to_json({asked.subject.name: query, **options}))
+        ask = self._service.questions.read(asked.to_json({asked.subject.name: query, **options}))
+        return Price.from_dict(self._look(lambda _: self._service.price(self._served, self._token, ask))["price"])
 
     @property
     def budget(self) -> Budget:
         """What is left to ask, for all analysts together, and of the token's quota, if it has one."""
-        left = self._state.service.left(self._served, self._token)
-        return replace(self._served.session.budget, quota=left["quota"])
+        left = self._look(lambda _: self._service.left(self._served, self._token))
+        return self._look(lambda session: replace(session.budget, quota=left["quota"]))
 
     def standings(self) -> pl.DataFrame:
         """Return the submissions to a board, the best first."""
-        return standings_frame(self._served.standings())
+        return self._look(lambda _: standings_frame(self._served.standings()))
 
     @property
     def plan(self) -> Plan:
         """The plan of the dataset."""
-        return self._served.plan
+        return self._look(lambda session: session.plan)
 
     @property
     def schema(self) -> Schema:

@@ -20,7 +20,7 @@ import time
 import traceback
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from itertools import accumulate
@@ -128,35 +128,37 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests: Counter[_Labels] = Counter()
+        self._requests: Counter[tuple[str, str, str]] = Counter()  # by method, route and status
         self._latencies = [0] * (len(LATENCY_BUCKETS) + 1)  # not cumulative; `text` adds them up
         self._seconds = 0.0
-        self._answers: Counter[_Labels] = Counter()
+        self._answers: Counter[tuple[str, str]] = Counter()  # by dataset, and whether asked before
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         known = method if method in _METHODS else "other"
         with self._lock:
-            self._requests[("method", known), ("route", route), ("status", str(status))] += 1
+            self._requests[known, route, str(status)] += 1
             self._seconds += seconds
             self._latencies[bisect_left(LATENCY_BUCKETS, seconds)] += 1
 
     def count_answer(self, dataset: str, *, cached: bool) -> None:
         """Count one answer."""
         with self._lock:
-            self._answers[("dataset", dataset), ("cached", str(cached).lower())] += 1
+            self._answers[dataset, "true" if cached else "false"] += 1
 
     def text(self, budgets: Iterable[tuple[str, Budget]]) -> str:
         """Return all metrics; `budgets` are pairs of a dataset's name and its budget."""
         with self._lock:
-            lines = _family("holdfast_requests_total", "counter", "Requests served.", self._requests.items())
+            requests = _labeled(("method", "route", "status"), self._requests)
+            answers = _labeled(("dataset", "cached"), self._answers)
+            lines = _family("holdfast_requests_total", "counter", "Requests served.", requests)
             lines += ["# HELP holdfast_request_seconds Time to serve.", "# TYPE holdfast_request_seconds histogram"]
             cumulative = list(accumulate(self._latencies))
             for bound, number in zip([*LATENCY_BUCKETS, "+Inf"], cumulative, strict=True):
                 lines += [f'holdfast_request_seconds_bucket{{le="{bound}"}} {number}']
             lines += [f"holdfast_request_seconds_sum {self._seconds:.6f}"]
             lines += [f"holdfast_request_seconds_count {cumulative[-1]}"]
-            lines += _family("holdfast_answers_total", "counter", "Answers given.", self._answers.items())
+            lines += _family("holdfast_answers_total", "counter", "Answers given.", answers)
         rows = list(budgets)
         labels = [((("dataset", name),), budget) for name, budget in rows]
         left = [(label, budget.answers_left) for label, budget in labels if budget.answers_left is not None]
@@ -166,6 +168,10 @@ class Metrics:
         lines += _family("holdfast_budget_total", "gauge", "Answers in the plan in total, where there is one.", total)
         lines += _family("holdfast_margin", "gauge", "The margin of an ordinary answer now.", margin)
         return "\n".join(lines) + "\n"
+
+
+def _labeled(names: tuple[str, ...], counts: Mapping[Any, int]) -> list[tuple[_Labels, float]]:
+    return [(tuple(zip(names, values, strict=True)), count) for values, count in counts.items()]
 
 
 def _family(name: str, kind: str, help_text: str, values: Iterable[tuple[_Labels, float]]) -> list[str]:

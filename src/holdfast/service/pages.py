@@ -24,12 +24,23 @@ from holdfast.questions.plot import aggregates_of
 from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.schema import Schema
 from holdfast.service import charts, forms
-from holdfast.service.access import COOKIE, Routes, address_of, in_thread, on_dataset, state_of, token_of
-from holdfast.service.api import NameInPath, compare_plans, overviews
+from holdfast.service.access import COOKIE, Routes, ServerState, address_of, in_thread, on_dataset, state_of, token_of
+from holdfast.service.api import (
+    Act,
+    NameInPath,
+    TokenId,
+    compare_plans,
+    create_for,
+    list_tokens,
+    overviews,
+    register_file,
+    revoke_for,
+    verify_ledger,
+)
 from holdfast.service.calls import read_answer, read_table
-from holdfast.service.datasets import ServedDataset
+from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.forms import examples, snippets, suggestions
-from holdfast.service.schemas import AskIn
+from holdfast.service.schemas import AskIn, DatasetIn, TokenIn, validate
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -374,3 +385,86 @@ def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     where["bounds"] = list(answer.bounds)
     where["registered"] = served.session.answering.registered.of(entry)
     return where | {name: getattr(answer, name) for name in ("kind", "question", "rows_read", "cost")}
+
+
+# -- for the admin --------------------------------------------------------------------------------------------------
+
+
+@routes.page("admin", "GET", "/admin")
+async def admin_page(request: Request) -> Response:
+    """Show tokens, datasets and ledgers."""
+    return await _show_admin(request, lambda _: {})
+
+
+@routes.page("admin", "POST", "/admin/tokens")
+async def create_token_form(request: Request) -> Response:
+    """Create a token; only this page shows its secret."""
+    form = await forms.fields(request)
+    values: dict[str, Any] = {"name": form.get("name", ""), "admin": form.get("role") == "admin"}
+    if "datasets" in form:
+        values["datasets"] = [name.strip() for name in form["datasets"].split(",") if name.strip()]
+    values |= {"quota": forms.integer(form, "quota"), "days": forms.decimal(form, "days")}
+
+    def act(state: ServerState) -> dict[str, Any]:
+        secret, token = create_for(state, validate(TokenIn, values))
+        return {"secret": secret, "done": f"Created a token for {token.name}."}
+
+    return await _show_admin(request, act)
+
+
+@routes.page("admin", "POST", "/admin/tokens/{id}/revoke")
+async def revoke_token_form(request: Request, id: TokenId) -> Response:
+    """Revoke a token."""
+    by = token_of(request)
+    return await _show_admin(request, lambda state: {"done": f"Revoked the token of {revoke_for(state, id, by).name}."})
+
+
+@routes.page("admin", "POST", "/admin/tokens/{id}/quota")
+async def quota_form(request: Request, id: TokenId) -> Response:
+    """Set a quota; an empty field removes the limit."""
+    form = await forms.fields(request)
+
+    def act(state: ServerState) -> dict[str, Any]:
+        token = state.tokens.set_quota(id, forms.integer(form, "quota"))
+        limit = "the whole budget" if token.quota is None else f"{token.quota:,} answers of each dataset"
+        return {"done": f"{token.name} may use {limit}."}
+
+    return await _show_admin(request, act)
+
+
+@routes.page("admin", "POST", "/admin/datasets")
+async def register_form(request: Request) -> Response:
+    """Serve a file from the data folder."""
+    form = await forms.fields(request)
+    values = {"name": form.get("name", ""), "file": form.get("file", ""), "queries": forms.integer(form, "queries")}
+    return await _show_admin(
+        request, lambda state: {"done": f"Serving {register_file(state, validate(DatasetIn, values)).name}."}
+    )
+
+
+@routes.page("admin", "POST", "/admin/datasets/{name}/verify")
+async def verify_form(request: Request, name: NameInPath) -> Response:
+    """Re-check every entry of the ledger."""
+
+    def act(state: ServerState) -> dict[str, Any]:
+        head = verify_ledger(state, name, token_of(request))
+        found = NOT_BEGUN if head is None else f"entries up to #{head.seq} are consistent."
+        return {"done": f"Verified {name}: {found}"}
+
+    return await _show_admin(request, act)
+
+
+async def _show_admin(request: Request, act: Act) -> Response:
+    """Do what was requested, then show the page with its result."""
+    state = state_of(request)
+
+    def work() -> dict[str, Any]:
+        result = {"secret": None, "done": None} | act(state)
+        datasets = [
+            one.overview() | {"used": {str(name or "-"): used for name, used in one.usage.by_analyst().items()}}
+            for one in state.datasets.visible(state.admin)
+        ]
+        folder = state.settings.data_folder is not None
+        return {"tokens": list_tokens(state), "datasets": datasets, "data_folder": folder} | result
+
+    return show(request, "admin.html", await in_thread(request, work))

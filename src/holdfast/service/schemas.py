@@ -280,7 +280,7 @@ class QuestionModels:
             "SqlIn": SqlIn.model_json_schema(),
             "BatchIn": {
                 "title": "BatchIn",
-                "description": "Several questions, answered in order; each succeeds or fails on its own.",
+                "description": "Several questions: all of them are answered, or none.",
                 "type": "object",
                 "properties": {
                     "asks": {

@@ -100,7 +100,7 @@ class TokenStore:
         self._clock = Clock(database.relaxed)
         self._sign_in_seconds = sign_in_seconds
         self._cache: dict[str, tuple[float, Token]] = {}
-        self._used: set[str] = set()  # digests presented since the last lookup
+        self._used: set[str] = set()  # digests of tokens presented since the last lookup, which empties it
         self._changes = 0
         self._lock, self._lookup_lock = threading.Lock(), threading.Lock()
         self._refreshed = 0.0
@@ -136,6 +136,7 @@ class TokenStore:
     def authenticate(self, secret: str) -> Token:
         """Return the token with this secret, or refuse."""
         digest = _digest(secret)
+        self._used.add(digest)
         with self._lookup_lock:  # threads that wait here are served by the first one's query, through the cache
             return self._require_active(self._cached(digest)[0] or self._look_up(digest))
 
@@ -145,8 +146,9 @@ class TokenStore:
         Otherwise the next lookup, by any thread, also fetches this token: when many arrive at once, one query serves
         all. Tokens in use are looked up again before they are too old, so that frequent callers never wait.
         """
-        token, at = self._cached(_digest(secret))
-        now = time.monotonic()
+        digest, now = _digest(secret), time.monotonic()
+        self._used.add(digest)
+        token, at = self._cached(digest)
         if token is not None and now - at > REFRESH_SECONDS < now - self._refreshed:
             self._refreshed = now
             threading.Thread(target=self._refresh, name="holdfast tokens", daemon=True).start()
@@ -188,14 +190,21 @@ class TokenStore:
     # -- the admin ----------------------------------------------------------------------------------------------
 
     def admin(self, token_file: str | None = None, secret: str | None = None) -> Token:
-        """Return the admin's token, created at the first start; `token_file` holds or receives its secret."""
+        """Return the admin's token, created at the first start; `token_file` holds or receives its secret.
+
+        If that token was revoked or has expired, it stays so, and the admin is the one who was created first.
+        """
         if token_file is not None:
             secret = _secret_from_file(Path(token_file))
         if secret is not None:
             if len(secret) < 20:
                 rule = f"admin_token must be at least 20 characters; got {len(secret)}."
                 raise InvalidArgument(f"{rule} Leave it out to have one made.", name="admin_token")
-            return self._look_up(_digest(secret)) or self.create("admin", admin=True, secret=secret)[1]
+            token = self._look_up(_digest(secret)) or self.create("admin", admin=True, secret=secret)[1]
+            if not token.admin:
+                raise InvalidArgument("admin_token must be an admin's; this one is an analyst's.", name="admin_token")
+            if self.is_active(token):
+                return token
         active = [token for token in self.all() if token.admin and self.is_active(token)]
         return active[-1] if active else self.create("admin", admin=True)[1]
 
@@ -253,7 +262,6 @@ class TokenStore:
     def _cached(self, digest: str) -> tuple[Token | None, float]:
         """Return a token that was looked up a moment ago, and when."""
         at, token = self._cache.get(digest, (0.0, None))
-        self._used.add(digest)
         return (token if time.monotonic() - at < CACHE_SECONDS else None), at
 
     def _version(self) -> tuple[float, int]:

@@ -11,7 +11,7 @@ import toys
 from examples import few
 from holdfast import InvalidArgument, Session
 from holdfast.cli import main
-from holdfast.cli.messages import PLAN_FLAGS, spell
+from holdfast.cli.output import PLAN_FLAGS, spell
 from holdfast.guarantees import GUARANTEES
 from holdfast.mechanisms import MECHANISMS
 from holdfast.questions import KINDS

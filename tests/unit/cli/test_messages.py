@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import holdfast
-from holdfast.cli.messages import noting_at_once, spell
+from holdfast.cli.output import noting_at_once, spell
 from holdfast.rows.units import UnitColumn
 
 SOURCE = Path(holdfast.__file__).parent

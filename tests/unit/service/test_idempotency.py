@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.service import accounts
-from holdfast.service.accounts import IdempotencyKeys, Quotas
-from holdfast.service.database import TokenDatabase
+from holdfast.service import database as databases
+from holdfast.service.database import IdempotencyKeys, Reply, TokenDatabase
+from holdfast.service.datasets import Quotas
+from serving import wait_until
 
-RESPONSE = {"ok": True, "answer": {"value": 0.5}}
+RESPONSE = Reply(ok=True, answer={"value": 0.5})
 
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenDatabase]:
-    monkeypatch.setattr(accounts, "BATCH_SECONDS", 3_600.0)  # written when the test says so
+    monkeypatch.setattr(databases, "BATCH_SECONDS", 3_600.0)  # written when the test says so
     found = TokenDatabase(f"sqlite:///{tmp_path / 'tokens.db'}")
     yield found
     found.close()
@@ -39,9 +40,9 @@ def test_a_response_is_found_at_once_and_by_others_when_written(database: TokenD
 def test_the_first_response_wins_wherever_it_is_stored(database: TokenDatabase) -> None:
     here, elsewhere = IdempotencyKeys(database), IdempotencyKeys(database)
     here.store("ana", "k", "request", RESPONSE)
-    here.store("ana", "k", "request", {"ok": False})
+    here.store("ana", "k", "request", Reply(ok=False))
     here.write()
-    elsewhere.store("ana", "k", "request", {"ok": False})
+    elsewhere.store("ana", "k", "request", Reply(ok=False))
     elsewhere.write()
     assert here.find("ana", "k", "request") == RESPONSE == elsewhere.find("ana", "k", "request")
     here.close()
@@ -57,12 +58,12 @@ def test_closing_writes_what_is_left(database: TokenDatabase) -> None:
 
 def test_old_responses_are_deleted(database: TokenDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     here = IdempotencyKeys(database)
-    monkeypatch.setattr(accounts, "KEEP_SECONDS", -1.0)
+    monkeypatch.setattr(databases, "KEEP_SECONDS", -1.0)
     here.store("ana", "k", "request", RESPONSE)
     assert here.find("ana", "k", "request") is None
     here.write()
     assert here.find("ana", "k", "request") is None
-    monkeypatch.setattr(accounts, "SWEEP_SECONDS", -1.0)
+    monkeypatch.setattr(databases, "SWEEP_SECONDS", -1.0)
     here.write()
     with database.relaxed.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM holdfast_idempotency_keys").scalar() == 0
@@ -96,6 +97,33 @@ def test_a_moment_in_which_every_thread_looks_leaves_connections_for_quotas(
             everybody.enter_context(database.relaxed.connect())
         with pytest.raises(hf.ServiceUnavailable, match="token database"):
             Quotas(database).lost("ana", "flights")
-    assert pool.checkedout() == accounts.MOST_IDLE
+    assert pool.checkedout() == databases.MOST_IDLE
     assert Quotas(database).lost("ana", "flights") == 0
+    here.close()
+
+
+def test_whatever_happens_once_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, failures = TokenDatabase(f"sqlite:///{tmp_path / 'tokens.db'}"), [ZeroDivisionError(), MemoryError()]
+    here, elsewhere = IdempotencyKeys(database), IdempotencyKeys(database)
+    plain = here.write
+
+    def fails_at_first() -> None:
+        if failures:
+            raise failures.pop()
+        plain()
+
+    monkeypatch.setattr(here, "write", fails_at_first)
+    here.store("ana", "k", "request", RESPONSE)
+    wait_until(lambda: elsewhere.find("ana", "k", "request") == RESPONSE)
+    for one in (here, elsewhere, database):
+        one.close()
+
+
+def test_what_is_no_json_is_refused_before_others_wait_for_it(database: TokenDatabase) -> None:
+    here = IdempotencyKeys(database)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        here.store("ana", "k", "request", Reply(ok=True, value=float("nan")))
+    here.store("ana", "other", "request", RESPONSE)
+    here.write()
+    assert IdempotencyKeys(database).find("ana", "other", "request") == RESPONSE
     here.close()

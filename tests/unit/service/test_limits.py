@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.service import app, connections, limits
+from holdfast.service import app, limits
 
 
 @pytest.fixture
@@ -80,25 +80,23 @@ class Arrived:
         self.address = address
 
 
-def admit(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock, count: int, shares: connections.Shares, every: float = 0.0
-) -> None:
+def admit(monkeypatch: pytest.MonkeyPatch, clock: Clock, count: int, shares: app.Shares, every: float = 0.0) -> None:
     """Have so many connections come; the clock notes how the process pauses."""
-    monkeypatch.setattr(connections, "time", clock)
-    open_ = connections.Connections(most=10**6, each=None, shares=shares)
+    monkeypatch.setattr(limits, "time", clock)
+    open_ = limits.Connections(most=10**6, each=None, shares=shares)
     for number in range(count):
         assert open_.admit(Arrived(f"10.0.0.{number % 9}")) is None  # type: ignore[arg-type]
         clock.now += every
 
 
 @pytest.fixture
-def shares(tmp_path: Path) -> connections.Shares:
-    connections.Shares.of_processes(2, str(tmp_path / "shares"))
-    return connections.Shares(str(tmp_path / "shares"))
+def shares(tmp_path: Path) -> app.Shares:
+    app.Shares.of_processes(2, str(tmp_path / "shares"))
+    return app.Shares(str(tmp_path / "shares"))
 
 
 def test_who_has_more_connections_waits_until_another_process_has_caught_up(
-    monkeypatch: pytest.MonkeyPatch, shares: connections.Shares
+    monkeypatch: pytest.MonkeyPatch, shares: app.Shares
 ) -> None:
     class Other(Clock):
         def sleep(self, seconds: float) -> None:
@@ -112,27 +110,25 @@ def test_who_has_more_connections_waits_until_another_process_has_caught_up(
 
 
 def test_who_connects_all_the_time_stops_a_process_for_a_small_part_of_it(
-    monkeypatch: pytest.MonkeyPatch, shares: connections.Shares
+    monkeypatch: pytest.MonkeyPatch, shares: app.Shares
 ) -> None:
     clock = Clock()
     admit(monkeypatch, clock, 20_000, shares, every=1e-4)
     passed = clock.now - 100.0
-    assert 0.9 * connections.PAUSES < sum(clock.sleeps) <= connections.PAUSES + connections.PAUSED * passed
-    assert max(clock.sleeps) <= connections.LONGEST_PAUSE
+    assert 0.9 * limits.PAUSES < sum(clock.sleeps) <= limits.PAUSES + limits.PAUSED * passed
+    assert max(clock.sleeps) <= limits.LONGEST_PAUSE
 
 
 SECOND = """
 import sys
-from holdfast.service.connections import Shares
+from holdfast.service.app import Shares
 shares = Shares(sys.argv[1])
 print(shares._mine, shares.lead(7), flush=True)
 sys.stdin.read()
 """
 
 
-def test_every_process_has_a_number_of_its_own_and_leaves_it_to_the_next(
-    tmp_path: Path, shares: connections.Shares
-) -> None:
+def test_every_process_has_a_number_of_its_own_and_leaves_it_to_the_next(tmp_path: Path, shares: app.Shares) -> None:
     def other() -> "subprocess.Popen[str]":
         command = [sys.executable, "-c", SECOND, str(tmp_path / "shares")]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -152,6 +148,6 @@ def test_workers_serve_without_telling_each_other_on_a_disk_that_is_full(monkeyp
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     monkeypatch.delenv(app.SHARES, raising=False)
-    monkeypatch.setattr(connections.Shares, "of_processes", full)
+    monkeypatch.setattr(app.Shares, "of_processes", full)
     with app._sharing(2):
         assert app._shares() is None

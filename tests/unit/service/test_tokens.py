@@ -180,3 +180,32 @@ def test_tokens_in_use_are_looked_up_while_others_are_presented(database: TokenD
     found = store.cached(secret)
     assert found is not None
     assert found.name == "analyst"
+
+
+def test_cookies_that_are_made_up_leave_nothing_in_memory(database: TokenDatabase) -> None:
+    store = TokenStore(database)
+    for number in range(1_000):
+        with pytest.raises(hf.NotSignedIn):
+            store.by_cookie(f"cookie {number}")
+    assert not store._used
+    assert not store._cache
+
+
+def test_an_admin_whose_token_was_revoked_can_sign_in_after_a_restart(database: TokenDatabase) -> None:
+    secret = "the-admins-token-of-a-server"
+    first = TokenStore(database)
+    revoked = first.admin(secret=secret)
+    first.revoke(revoked.id)
+    again = TokenStore(database)
+    admin = again.admin(secret=secret)
+    assert again.redeem(again.sign_in_link(admin)).admin
+    with pytest.raises(hf.NotSignedIn):
+        again.authenticate(secret)
+    assert TokenStore(database).admin(secret=secret) == admin
+
+
+def test_an_analysts_token_is_no_admins(database: TokenDatabase) -> None:
+    store = TokenStore(database)
+    secret, _ = store.create("ana")
+    with pytest.raises(hf.InvalidArgument, match="admin_token must be an admin's"):
+        store.admin(secret=secret)

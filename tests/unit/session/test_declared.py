@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from examples import examples
-from holdfast.cli.messages import spell
+from holdfast.cli.output import spell
 from holdfast.queries.parse import from_text
 from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import error_payload

@@ -18,7 +18,7 @@ import pytest
 import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.cli import main
-from holdfast.cli.messages import spell
+from holdfast.cli.output import spell
 from holdfast.guarantees import coins
 from holdfast.rows.columns import LocalTimes
 from holdfast.rows.scans.texts import NumbersAsText, UnclearDates

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.cli.messages import spell
+from holdfast.cli.output import spell
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError, UnknownName
 from holdfast.ledger import SharedBudget
 from holdfast.ledger.opening import forget_all
