@@ -124,6 +124,8 @@ def _quotient(
         The largest absolute value that it can have.
     """
     at = max(seen, SMALLEST)
+    if below[1] <= 0:  # stages contradict each other, so they tell nothing about it
+        below = below[0], inf
 
     def limited(times: float) -> float:
         return min(limit, max(-limit, times))

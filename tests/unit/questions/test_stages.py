@@ -19,7 +19,7 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
 from holdfast.questions.estimate import write_end
-from holdfast.questions.moments import _in_units, deviation_of, variance_of
+from holdfast.questions.moments import _in_units, correlation_of, deviation_of, slope_of, variance_of
 from holdfast.questions.question import Context, Drawing
 from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
 from holdfast.rows.draws import AllRows
@@ -147,6 +147,25 @@ def test_stages_that_contradict_each_other_leave_everything_open() -> None:
         found, within = moment(Contradicting((), 1_000, True))
         estimate, bounds = _in_units(found, within, 1.0, rounded=False)
         assert (estimate.low, estimate.high) == bounds
+
+
+@pytest.mark.parametrize("end", [0.0, -0.01])
+@pytest.mark.parametrize("sliced", [True, False])
+def test_a_variance_that_seems_to_be_zero_or_less_is_no_error_and_no_upper_end_of_a_quotient(
+    end: float, sliced: bool
+) -> None:
+    class Contradicting(PlannedStages):
+        def center(self) -> None:
+            self.centers, self.offsets = (0.0, 0.0), [(0.0, 0.0), (0.0, 0.0)]
+
+        def central(self, form: QuadraticForm, draws: int) -> Found:
+            squares = form.xy == 0
+            return (end, (end - 0.1, end)) if squares else (0.02, (0.01, 0.03))
+
+    for moment in (slope_of, correlation_of):
+        found, within = moment(Contradicting((), 1_000, sliced))
+        estimate, bounds = _in_units(found, within, 1.0, rounded=moment is slope_of)
+        assert bounds[0] <= estimate.low <= estimate.high == bounds[1]
 
 
 @pytest.mark.parametrize(("kind", "others"), [("correlation", ["y"]), ("slope", ["y"]), ("std", [])])
