@@ -25,7 +25,7 @@ from benchmarks.measure import Found, Table, main
 
 import holdfast as hf
 from holdfast.optimize.descent import Descent
-from holdfast.optimize.domain import Ball
+from holdfast.optimize.objective import Ball
 from holdfast.randomness import Randomness
 from holdfast.rows.disk import packs
 from holdfast.sklearn import LogisticRegression

@@ -20,7 +20,7 @@ from benchmarks.measure import Found, Table, main, shown
 import holdfast as hf
 from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.descent import Descent
-from holdfast.optimize.domain import Ball
+from holdfast.optimize.objective import Ball
 from holdfast.randomness import Randomness
 
 FEATURES, RADIUS, EXCESS = 8, 3.0, 0.02

@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
 import holdfast as hf
-from holdfast.optimize.domain import Ball
 from holdfast.optimize.gradient import CoinGradient
+from holdfast.optimize.objective import Ball
 from holdfast.randomness import Randomness
 
 FEATURES, COINS, IN_A_ROW = 64, 100, 10

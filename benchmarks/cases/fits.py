@@ -24,7 +24,7 @@ from benchmarks.measure import Found, Table, main
 import holdfast as hf
 from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.descent import Descent
-from holdfast.optimize.domain import Ball
+from holdfast.optimize.objective import Ball
 from holdfast.randomness import Randomness
 from holdfast.sklearn import LogisticRegression
 

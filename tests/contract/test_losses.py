@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.optimize.domain import Ball, Box, Domain
-from holdfast.optimize.objective import LossAt
+from holdfast.optimize.objective import Ball, Box, Domain, LossAt
 from holdfast.queries.evaluate import silence
 from holdfast.schema import Column, Schema, Type
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.guarantees.mathematics import descent
 from holdfast.optimize.descent import Descent
-from holdfast.optimize.domain import Ball, Box, domain_of
+from holdfast.optimize.objective import Ball, Box, domain_of
 
 positive = st.floats(0.01, 100)
 counts = st.integers(1, 2_000)

@@ -23,9 +23,8 @@ from scipy.stats import binom
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics import privacy
 from holdfast.optimize.descent import CoinChoice, Descent
-from holdfast.optimize.domain import Box
 from holdfast.optimize.gradient import CoinGradient
-from holdfast.optimize.objective import Ranges
+from holdfast.optimize.objective import Box, Ranges
 
 Array = NDArray[np.float64]
 SLACK = 1e-9

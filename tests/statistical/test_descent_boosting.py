@@ -12,8 +12,7 @@ from scipy.stats import binom
 import holdfast as hf
 from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.descent import CoinChoice, Contest, ExponentialChoice
-from holdfast.optimize.domain import Box
-from holdfast.optimize.own import OwnObjective
+from holdfast.optimize.objective import Box, OwnObjective
 from own_losses import MeanLoss, uniform_table
 from plain_query import rows_of
 

@@ -24,9 +24,8 @@ import holdfast as hf
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.lab.baselines import FullGradient
 from holdfast.optimize.descent import Descent
-from holdfast.optimize.domain import Ball, Box
 from holdfast.optimize.gradient import CoinGradient
-from holdfast.optimize.own import OwnObjective
+from holdfast.optimize.objective import Ball, Box, OwnObjective
 from own_losses import MeanLoss, MedianLoss, uniform_table
 from plain_query import rows_of
 

@@ -15,9 +15,8 @@ from scipy.stats import norm
 
 import holdfast as hf
 from holdfast.optimize.descent import CoinChoice, Contest, ExponentialChoice
-from holdfast.optimize.domain import Ball
 from holdfast.optimize.gradient import CoinGradient, GradientAt, LaplaceGradient, Scales
-from holdfast.optimize.objective import LossAt
+from holdfast.optimize.objective import Ball, LossAt
 from holdfast.rows import local
 from own_losses import uniform_table
 from plain_query import rows_of

@@ -37,9 +37,8 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics import privacy
 from holdfast.mechanisms import exponential
-from holdfast.optimize.domain import Domain
 from holdfast.optimize.gradient import NoisyGradient
-from holdfast.optimize.objective import Objective, ObjectiveQuery, Rows, Vector
+from holdfast.optimize.objective import Domain, Objective, ObjectiveQuery, Rows, Vector
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource

@@ -1,4 +1,4 @@
-"""Declared features: which numbers of a row a linear model sees, scaled from the declaration, never from the data.
+"""Linear models: which numbers of a row they see, scaled from the declaration, never from the data; their objective.
 
 A feature is a column or a row-wise expression with declared bounds; values outside are clipped to them, then stretched
 to [-1, 1] (or [0, 1]). Yes-or-no features need no bounds. A row with any missing value has loss and gradient zero.
@@ -7,7 +7,8 @@ to [-1, 1] (or [0, 1]). Yes-or-no features need no bounds. A row with any missin
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from math import hypot
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -15,12 +16,15 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.optimize.objective import Interval, Ranges, Rows, Vector, with_zero
 from holdfast.queries.build import build_mean, declare_once
-from holdfast.queries.query import Packed, Query
+from holdfast.queries.query import Packed, Packing, Query
 from holdfast.rows.columns import BufferPool
 from holdfast.schema import Schema, Type
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from holdfast.optimize.losses import LinearLoss
+
 Bounds = tuple[float, float] | None
 _pool = BufferPool()  # a step's matrix takes megabytes: page faults of a new one would cost as much as filling it
 INTERCEPT = "intercept"  # the name of a model's constant term
@@ -80,7 +84,7 @@ class Number:
         """Steps of work per row."""
         return 1 if self.query is None else self.query.work
 
-    def raw(self, rows: pl.DataFrame) -> tuple[Array, float, float]:
+    def raw(self, rows: pl.DataFrame) -> tuple[Vector, float, float]:
         """Return one value per row (NaN if missing) and the range to clip them to."""
         if self.query is not None:
             return self.query.evaluate(rows).astype(np.float64, copy=False), 0.0, 1.0
@@ -137,7 +141,7 @@ def number(name: str, bounds: Bounds, schema: Schema) -> Number:
     return Number(name, *query.bounds, query)
 
 
-def feature_ranges(dimension: int, scale: str, intercept: bool) -> tuple[Array, Array]:
+def feature_ranges(dimension: int, scale: str, intercept: bool) -> tuple[Vector, Vector]:
     """Return the smallest and largest value of every coordinate's feature; an intercept's is always 1."""
     low, high = SCALES[scale]
     lows, highs = np.full(dimension, low), np.full(dimension, high)
@@ -237,7 +241,7 @@ class Matrix:
         return self.features.width + self.intercept
 
     @property
-    def ranges(self) -> tuple[Array, Array]:
+    def ranges(self) -> tuple[Vector, Vector]:
         """The smallest and largest value of every coordinate's feature."""
         return feature_ranges(self.width, self.features.scale, self.intercept)
 
@@ -245,27 +249,27 @@ class Matrix:
         """Return the features and the target of every row."""
         return self.features.of(rows), self.target.of(rows)
 
-    def widened(self, lines: Sequence[Packed]) -> tuple[Array, Array]:
+    def widened(self, lines: Sequence[Packed]) -> tuple[Vector, Vector]:
         """Return features (without the intercept's 1) and target in double precision, in which a fit computes."""
         features, target = lines
         _pool.reset()
-        wide: Array = _pool(np.dtype(np.float64), features.size).reshape(features.shape)
+        wide: Vector = _pool(np.dtype(np.float64), features.size).reshape(features.shape)
         np.copyto(wide, features)
         return wide, np.clip(target[:, 0].astype(np.float64), *self.target.within)  # rounding may have left the range
 
-    def predicted(self, features: Array, point: Array) -> Array:
+    def predicted(self, features: Vector, point: Vector) -> Vector:
         """Return what the linear model at this point predicts for every row."""
-        z: Array = features @ point[: self.features.width]
+        z: Vector = features @ point[: self.features.width]
         return z + point[-1] if self.intercept else z
 
-    def coordinates(self, features: Array, which: NDArray[np.int64]) -> Array:
+    def coordinates(self, features: Vector, which: NDArray[np.int64]) -> Vector:
         """Return coordinate which[i] of row i's features, the intercept's being 1."""
         picked = features.ravel().take(_line_starts(*features.shape) + which, mode="clip")
         if self.intercept:
             picked[which == self.features.width] = 1.0
         return picked
 
-    def gradients(self, features: Array, slopes: Array) -> Array:
+    def gradients(self, features: Vector, slopes: Vector) -> Vector:
         """Return slope times features, including the intercept's."""
         lines = slopes[:, np.newaxis] * features
         return np.column_stack([lines, slopes]) if self.intercept else lines
@@ -277,3 +281,121 @@ def _line_starts(lines: int, width: int) -> NDArray[np.int64]:
     starts = np.arange(0, lines * width, width)
     starts.flags.writeable = False  # shared
     return starts
+
+
+@dataclass(frozen=True)
+class LinearObjective:
+    """A loss of a linear model: a function of <point, features> and the target."""
+
+    loss: "LinearLoss"
+    matrix: Matrix
+    ranges: Ranges
+
+    @property
+    def l2(self) -> float:
+        """The factor of half the squared norm."""
+        return self.loss.l2
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self.matrix.columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features, then the intercept."""
+        return self.loss.names
+
+    @property
+    def text(self) -> str:
+        """A readable description."""
+        return self.loss.text
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text, from features, target and settings."""
+        parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target.number)]
+        return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
+
+    @property
+    def work(self) -> int:
+        """Steps of work per row."""
+        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target.number))
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the loss is for a classifier."""
+        return self.loss.classifies
+
+    @property
+    def packings(self) -> tuple[Packing, ...]:
+        """Features and target, scaled."""
+        return self.matrix.packings
+
+    def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
+        """Slope times feature; zero for a row with a missing value."""
+        features, target = self._numbers(rows)
+        values = self.loss.slopes(self.matrix.predicted(features, point), target)  # NaN marks what is missing
+        values *= self.matrix.coordinates(features, which)
+        values[np.isnan(values)] = 0.0
+        return values
+
+    def gradients(self, rows: Rows, point: Vector) -> Vector:
+        """Slope times features."""
+        features, target = self._numbers(rows)
+        lines = self.matrix.gradients(features, self.loss.slopes(self.matrix.predicted(features, point), target))
+        lines[np.isnan(lines)] = 0.0
+        return lines
+
+    def values(self, rows: Rows, point: Vector) -> Vector:
+        """Return each row's loss; zero where a value is missing."""
+        features, target = self._numbers(rows)
+        values = self.loss.losses(self.matrix.predicted(features, point), target)
+        values[np.isnan(values)] = 0.0
+        return values
+
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """Return whether the model predicts yes for a yes and no for a no; false where a value is missing."""
+        features, target = self._numbers(rows)
+        z, middle = self.matrix.predicted(features, point), sum(self.matrix.target.within) / 2
+        right: NDArray[np.bool_] = ~np.isnan(z + target) & ((z > 0) == (target > middle))
+        return right
+
+    def values_at(self, point: Vector) -> Interval:
+        """Return the range for the predictions that are possible at this point."""
+        first, last = self.matrix.ranges
+        reach = float(np.abs(point) @ np.maximum(np.abs(first), np.abs(last)))
+        low, high = with_zero(self.loss.value_range(reach))
+        return low, max(high, low + 1e-9)  # a range must have positive width
+
+    def coefficients(self, point: Vector) -> dict[str, float]:
+        """Undo the stretching of features (and of the target, where the model predicts it)."""
+        (first, last), weights, offset = SCALES[self.matrix.features.scale], [], 0.0
+        for each, weight in zip(self.matrix.numbers, point.tolist(), strict=False):
+            factor = (last - first) / (each.high - each.low)
+            weights.append(weight * factor)
+            offset += weight * (first - factor * each.low)
+        if self.matrix.intercept:
+            offset += float(point[-1])
+        if self.loss.predicts_target:
+            low, high = self.loss.target_range
+            target = self.matrix.target.number
+            factor = (target.high - target.low) / (high - low)
+            weights = [factor * weight for weight in weights]
+            offset = target.low + factor * (offset - low)
+        names = (each.name for each in self.matrix.numbers)
+        return dict(zip(names, weights, strict=True)) | {INTERCEPT: offset}
+
+    def slack(self, distance: float) -> dict[str, float]:
+        """Each weight is one coordinate times a factor; the intercept is a sum over all of them (Cauchy-Schwarz)."""
+        zero = np.zeros(self.matrix.width)
+        at_zero = self.coefficients(zero)
+        moved = [self.coefficients(line) for line in np.eye(len(zero))]  # the map is affine
+        return {
+            name: distance * hypot(*(one[name] - start for one in moved))  # whose squares do not overflow
+            for name, start in at_zero.items()
+        }
+
+    def _numbers(self, rows: Rows) -> tuple[Vector, Vector]:
+        """Return features (one line per row) and target, always rounded to single precision first."""
+        return self.matrix.widened(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)

@@ -28,9 +28,8 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.optimize.descent import SELECTORS, Choice, Contest, Descent, Run
-from holdfast.optimize.domain import Domain
 from holdfast.optimize.gradient import GRADIENTS
-from holdfast.optimize.objective import LossAt, Objective
+from holdfast.optimize.objective import Domain, LossAt, Objective
 from holdfast.rows.source import RowSource
 
 MOST_ITERATIONS = 1_000_000

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import special
-from holdfast.optimize.domain import Domain
 from holdfast.optimize.features import (
     INTERCEPT,
     SCALES,
     Bounds,
     FeatureLines,
+    LinearObjective,
     Matrix,
     TargetLines,
     declared,
     feature_ranges,
     number,
 )
-from holdfast.optimize.objective import LinearObjective, Ranges, with_zero
+from holdfast.optimize.objective import Domain, Ranges, with_zero
 from holdfast.schema import Schema
 
 Vector = NDArray[np.float64]

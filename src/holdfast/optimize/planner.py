@@ -21,9 +21,8 @@ from holdfast.guarantees.mathematics.search import smallest
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.terms import Goal
 from holdfast.notebook import aligned
-from holdfast.optimize.domain import domain_of
 from holdfast.optimize.losses import LinearLoss
-from holdfast.optimize.objective import Ranges
+from holdfast.optimize.objective import Ranges, domain_of
 
 SPLITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # share of the excess for descent; the rest is for generalization
 MASSES = np.geomspace(1e-3, 0.1, 9)

@@ -13,12 +13,10 @@ from holdfast.guarantees.mathematics.descent import AVERAGES, distance_from_mini
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
 from holdfast.optimize.descent import SELECTORS, Run
-from holdfast.optimize.domain import Domain, domain_of
 from holdfast.optimize.fit import AUTO, FIRST, LOOKS, Fit, Search
 from holdfast.optimize.gradient import GRADIENTS
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss
-from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
-from holdfast.optimize.own import OwnObjective
+from holdfast.optimize.objective import AccuracyAt, Domain, LossAt, Objective, OwnObjective, Vector, domain_of
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Record
 from holdfast.questions.estimate import Estimate, Interval, write_end

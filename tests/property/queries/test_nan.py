@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from examples import few
-from holdfast.optimize.domain import Ball
-from holdfast.optimize.own import OwnObjective
+from holdfast.optimize.objective import Ball, OwnObjective
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.evaluate import silence
 from holdfast.queries.parse import from_text

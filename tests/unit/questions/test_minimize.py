@@ -8,9 +8,8 @@ import holdfast as hf
 from counting_rows import CountingRows
 from holdfast.optimize import losses
 from holdfast.optimize.descent import runs_for
-from holdfast.optimize.domain import domain_of
 from holdfast.optimize.fit import LOOKS
-from holdfast.optimize.objective import AccuracyAt
+from holdfast.optimize.objective import AccuracyAt, domain_of
 from own_losses import MeanLoss, MedianLoss, uniform_table
 from pairwise import pairwise
 

@@ -13,8 +13,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
-from holdfast.optimize.domain import domain_of
 from holdfast.optimize.gradient import GradientAt, Scales
+from holdfast.optimize.objective import domain_of
 from holdfast.queries.build import build_mean
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import sorting

@@ -14,8 +14,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import RowSourceError
-from holdfast.optimize.domain import domain_of
-from holdfast.optimize.objective import LossAt
+from holdfast.optimize.objective import LossAt, domain_of
 from holdfast.rows.disk import array_files, packs
 from holdfast.rows.draws import WithReplacement
 

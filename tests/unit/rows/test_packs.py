@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.optimize.domain import domain_of
 from holdfast.optimize.gradient import GradientAt, Scales
-from holdfast.optimize.objective import AccuracyAt, LossAt
+from holdfast.optimize.objective import AccuracyAt, LossAt, domain_of
 from holdfast.rows.disk import packs
 from holdfast.rows.draws import WithReplacement
 

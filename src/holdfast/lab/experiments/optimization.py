@@ -28,10 +28,9 @@ from holdfast.lab.baselines import FullGradient
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.optimize.descent import CoinChoice, Contest, Descent
-from holdfast.optimize.domain import Box
 from holdfast.optimize.gradient import CoinGradient
 from holdfast.optimize.losses import Loss
-from holdfast.optimize.own import OwnObjective
+from holdfast.optimize.objective import Box, OwnObjective
 from holdfast.rows.memory import memory_rows
 
 KINDS = ("convex", "strongly convex")
