@@ -1,11 +1,14 @@
 """Attacks on one budget that go round the ledger's own rules.
 
-A fork in mid-answer, a backup into itself, an error, a table beside its deck, more checks than a ledger can count.
+A fork in mid-answer, a backup into itself, an error, a table beside its deck, more checks than a ledger can count, a
+full disk.
 """
 
 import os
 import shutil
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
+from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, RowSourceError
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
 from holdfast.ledger.opening import forget_all
@@ -185,3 +188,30 @@ def test_checks_that_fill_a_ledger_are_refused_in_words_and_leave_room_for_answe
             session.check("x", 0.5, 0.4)
         assert session.mean("x").seq == 3
         session.ledger.verify()
+
+
+@pytest.mark.parametrize("kind", ["mean", "check", "list"])
+def test_a_full_disk_takes_no_payment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The attack: fill the disk, so that each retry is paid for by a few bytes that fit, and its answer does not."""
+    rows = {"x": np.arange(ROWS) % 2 == 0}
+    asks: dict[str, Callable[[hf.Session, int], object]] = {
+        "mean": lambda session, number: session.mean(f"x OR {number} = 1"),
+        "check": lambda session, number: session.check(f"x OR {number} = 1", 0.5, 0.2),
+        "list": lambda session, number: session.ask_many([f"x OR {number} = 1", f"x AND {number} = 1"]),
+    }
+    with hf.Session(rows, checks=0.3, ledger=tmp_path / "a.ledger") as session:
+        for number in range(10, 15):  # so many that some places are taken ahead
+            asks[kind](session, number)
+        spent, left = session.ledger.spent, os.statvfs(tmp_path)
+        full = os.statvfs_result((*left[:4], 1, *left[5:]))  # one block
+        monkeypatch.setattr(os, "statvfs", lambda _: full)
+        time.sleep(0.2)  # longer than what was known of the disk counts
+        for number in range(20, 25):
+            with pytest.raises(LedgerUnavailable, match="bytes left, and an answer that was paid for might not fit"):
+                asks[kind](session, number)
+        assert (session.ledger.spent, session.ledger.answered.failed) == (spent, 0)
+        with pytest.raises(LedgerUnavailable, match="bytes left"):
+            session.ledger.probe()
+        asks[kind](session, 10)  # asked before, and free
+        monkeypatch.undo()
+        asks[kind](session, 30)

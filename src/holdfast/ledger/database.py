@@ -276,6 +276,9 @@ class Database(ABC, OfOneProcess):
         written: Transaction = pending.transaction
         return written
 
+    def require_space(self) -> None:
+        """Do nothing, where only the server knows."""
+
     def probe(self) -> None:
         """Raise if nothing could be written now; writes nothing."""
         if self.present() and self.tip() is not None:  # otherwise there is nothing to lock yet, perhaps no tables

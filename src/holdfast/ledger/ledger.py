@@ -233,6 +233,7 @@ class Ledger:
         """
         if self._genesis is None or self._closed:
             self._refuse_unbegun()
+        self._store.require_space()
         if not self._waits or asking is not None:
             return self._reserve([cost], None, asking)[0]
         place = self._stock.take(cost, self.reach and self.reach())
@@ -244,6 +245,7 @@ class Ledger:
     def reserve_all(self, costs: Sequence[Cost], asking: Asking | None = None) -> list[Place]:
         """Take all of these costs, or none, in one transaction; return a place for each. Otherwise as `reserve`."""
         self._refuse_unbegun()
+        self._store.require_space()
         return self._reserve(costs, None, asking) if costs else []
 
     def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None, asking: Asking | None) -> list[Place]:
@@ -304,6 +306,7 @@ class Ledger:
         self._check_open()
         self._look()
         self._watch.tip()
+        self._store.require_space()
         self._store.probe()
 
     def _give_back(self) -> None:

@@ -137,6 +137,9 @@ class MemoryStore:
             if row.key_digest is not None:
                 self._by_key[row.key_digest] = row
 
+    def require_space(self) -> None:
+        """Do nothing: memory is not asked."""
+
     def probe(self) -> None:
         """Take the lock."""
         self.write(lambda _: None)

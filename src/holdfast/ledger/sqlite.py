@@ -45,6 +45,8 @@ if sys.platform != "win32":
     import fcntl
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
+ROOM = 8 << 20  # bytes that a disk must have left for a question: more than nearly every answer takes
+_SPACE_FOR = 0.1  # seconds for which what a disk has left is taken as known
 _POLL = 0.005  # seconds between two checks of a busy file
 _STILL = 1.0  # seconds without a change after which no checkpoint (log moved into the file) can be under way
 _TICK = 10**8  # nanoseconds, more than the tick of any clock that dates files to less than a second
@@ -88,6 +90,7 @@ class SqliteStore(Database):
         self._lock_file = LockFile(self._sibling("-lock"))  # set first: from `super().__init__` on, a fork closes it
         super().__init__(str(path), dataset, SQL, str(self._path))
         self._resources.append(self._lock_file)
+        self._space_until = -inf  # until when the disk is known to have room
         self._queues_since = inf  # when the committer's thread began to wait for the lock file; inf if it does not wait
         self._own_file = own_file
         self._inspected = False
@@ -230,6 +233,7 @@ class SqliteStore(Database):
 
     def translate(self, error: Exception) -> HoldfastError:
         """Distinguish damage, and ledgers of an earlier version, from a file that is busy, full or forbidden."""
+        self._space_until = -inf  # look again before anything else is paid for
         if str(error).startswith("no such column"):
             return chain.unknown_format(self.location, None)
         if _code(error) in _DAMAGE:
@@ -386,6 +390,22 @@ class SqliteStore(Database):
     def _logs_there(self) -> LogIds:
         log, index = self._log_names
         return _inode(log), _inode(index)
+
+    def require_space(self) -> None:
+        """Raise if the disk is nearly full: an answer would be paid for with a few bytes, and then not fit."""
+        now = time.monotonic()
+        if now < self._space_until or sys.platform == "win32":
+            return
+        try:
+            found = os.statvfs(self._folder)
+        except OSError:  # writing says what is wrong
+            return
+        left = found.f_bavail * found.f_frsize
+        if left < ROOM:
+            raise self._unavailable(
+                f"its disk has {left:,} bytes left, and an answer that was paid for might not fit; make room"
+            )
+        self._space_until = now + _SPACE_FOR
 
     def probe(self) -> None:
         """Raise if nothing could be written now, even if the file has yet to be created."""

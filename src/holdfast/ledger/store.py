@@ -145,6 +145,10 @@ class Store(Protocol):
         """Raise if nothing could be written now; writes nothing."""
         ...
 
+    def require_space(self) -> None:
+        """Raise if there may be no room for another answer, as far as that is known without writing."""
+        ...
+
     def close(self) -> None:
         """Close files and connections for good. May be called again."""
         ...
