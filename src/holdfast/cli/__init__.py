@@ -145,7 +145,14 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = "holdfast" if context is None else context.command_path
     message = error.format_message().rstrip(".")
-    return f"{message}{'' if message.endswith(('?', '?)')) else '.'} See {where} --help."
+    way = _ONE_ARGUMENT.get(where, "") if "unexpected extra argument" in message else ""
+    return f"{message}{'' if message.endswith(('?', '?)')) else '.'}{way} See {where} --help."
+
+
+_ONE_ARGUMENT = {
+    "holdfast ask": " Put the question in quotation marks, after DATA; its kind is said by --kind.",
+    "holdfast sql": " Put the statement in quotation marks, after DATA.",
+}
 
 
 def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:

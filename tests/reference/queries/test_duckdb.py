@@ -142,3 +142,48 @@ def test_the_judge_notices_a_wrong_operation(rows, judge):
     ours = from_text("x - y", SCHEMA).series(rows).to_list()
     theirs = judge("x + y")
     assert not all(alike(mine, other) for mine, other in zip(ours, theirs, strict=True))
+
+
+NESTED = 600
+NUMBER_LEAVES = (
+    "i",
+    "j",
+    "x",
+    "y",
+    "x + 2",
+    "i - 1.5",
+    "length(t)",
+    "year(e)",
+    "date_diff('day', d, e)",
+    "strpos(s, 'a')",
+)
+TRUTH_LEAVES = ("b", "c", "t is null", "s like '%a%'", "t in ('a', 'b')", "d < e", "w >= v", "starts_with(s, t)")
+NUMBER_SHAPES = (
+    "({0}) + ({1})", "({0}) - ({1})", "({0}) * ({1})", "-({0})", "abs({0})", "floor({0})", "coalesce({0}, {1})",
+    "nullif({0}, {1})", "greatest({0}, {1})", "least({0}, {1})", "case when {2} then {0} else {1} end",
+    "case when {2} then {0} end", "sign({0})",
+)  # fmt: skip
+TRUTH_SHAPES = (
+    "({0}) < ({1})", "({0}) >= ({1})", "({0}) = ({1})", "({0}) <> ({1})", "({0}) between {1} and {0}",
+    "({2}) and ({3})", "({2}) or ({3})", "not ({2})", "({2}) is not true", "({2}) is false", "({0}) is null",
+    "({2}) = ({3})", "({0}) in (0, 1, 2.5)", "case when {2} then {3} else c end", "coalesce({2}, {3})",
+)  # fmt: skip
+
+
+def nested(rng: np.random.Generator, depth: int, *, truth: bool) -> str:
+    """Return a random expression, a number or true or false."""
+    if depth == 0 or rng.random() < 0.15:
+        return str(rng.choice(TRUTH_LEAVES if truth else NUMBER_LEAVES))
+    shape = str(rng.choice(TRUTH_SHAPES if truth else NUMBER_SHAPES))
+    return shape.format(*(nested(rng, depth - 1, truth=place > 1) for place in range(4)))
+
+
+def test_nested_expressions_mean_what_sql_means_also_as_they_are_shown(rows, judge):
+    rng = np.random.default_rng(17)
+    for number in range(NESTED):
+        text = nested(rng, 1 + number % 4, truth=number % 2 == 0)
+        expression = from_text(text, SCHEMA)
+        ours = expression.series(rows).to_list()
+        for written in (text, expression.text):
+            wrong = [pair for pair in zip(ours, judge(written), strict=True) if not alike(*pair)]
+            assert not wrong, (written, wrong[:3])

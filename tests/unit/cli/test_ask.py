@@ -236,3 +236,18 @@ def test_errors_keep_their_class_and_fields(capsys):
     code, document = run(capsys, ROWS, "even", "--margin", "1e-9")
     assert (code, document["kind"]) == (4, "plan_infeasible")
     assert document["details"]["margin"] == 1e-9
+
+
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        (["ask", "mean", "flights.parquet", "late"], "its kind is said by --kind"),
+        (["ask", "flights.parquet", "dep_delay", "15"], "Put the question in quotation marks"),
+        (["sql", "flights.parquet", "SELECT", "COUNT(*)", "FROM", "flights"], "Put the statement in quotation marks"),
+    ],
+)
+def test_a_question_that_the_shell_took_apart_is_told_the_way_out(words, way, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert way in capsys.readouterr().err
