@@ -254,7 +254,8 @@ class Answering:
         if not questions:  # a SELECT that only counts all rows needs no question
             return []
         together = together_of(questions, self.is_answered)
-        self.plan.require_for(together)
+        for question in (together, *questions):  # some may have been prepared before others
+            self.plan.require_for(question)
         require_affordable(together.cost, self.plan.standing.plan.terms, self.ledger.spent)
         answers: list[AnyAnswer] = []
         for start in range(0, len(questions), MOST_TOGETHER):

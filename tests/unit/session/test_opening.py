@@ -253,6 +253,18 @@ def test_a_question_prepared_before_joining_another_plan_is_refused(path: Path, 
     assert late.answering.answer(late.prepare("b")).seq == 2
 
 
+@pytest.mark.parametrize("first", ["early", "late"])
+def test_a_list_with_a_question_prepared_before_joining_another_plan_is_refused(path: Path, first: str) -> None:
+    joined = Session(path)
+    early = joined.prepare("b")
+    with Session(path, queries=30, guarantee="posterior") as other:
+        other.mean("x > 0.5")
+    late = joined.prepare("g = 1")
+    with pytest.raises(PlanConflict, match=r"ask again|Ask again"):
+        joined.answering.answer_all([early, late] if first == "early" else [late, early])
+    assert joined.ledger.spent.answers == 1
+
+
 @pytest.mark.parametrize("guarantee", sorted(PLANS))
 def test_a_question_prepared_before_the_first_answer_is_answered(guarantee: str) -> None:
     session = Session(table(5_000), queries=5, **PLANS[guarantee])
