@@ -199,3 +199,10 @@ def test_a_relative_difference_holds_every_pair_of_means(one: float, two: float,
     low, high = answer.lift
     assert low <= Fraction(a) / Fraction(d) - 1
     assert Fraction(b) / Fraction(c) - 1 <= high
+
+
+def test_a_relative_difference_to_next_to_nothing_has_ends() -> None:
+    first, second = Estimate(0.5, 0.5, 0.5), Estimate(5e-324, 5e-324, 5e-324)
+    lift = DifferenceAnswer(0.5, 0.5, 0.5, RECORD, (-1.0, 1.0), first, second).lift
+    assert lift is not None
+    assert 1e99 < lift[0] <= lift[1] == inf

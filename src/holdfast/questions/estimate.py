@@ -100,7 +100,7 @@ def outward(interval: Interval) -> Interval:
     >>> 0.5 - 1e-14 < low < 0.5, 2.0 < high < 2.0 + 1e-14
     (True, True)
     """
-    low, high = interval
+    low, high = min(interval[0], ANYTHING), max(interval[1], -ANYTHING)
     return low - STEPS * ROUNDING * (1 + abs(low)), high + STEPS * ROUNDING * (1 + abs(high))
 
 
