@@ -7,8 +7,12 @@ full disk.
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,9 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable,
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
 from holdfast.ledger.opening import forget_all
+from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.memory import memory_rows
+from holdfast.session import parts
 from holdfast.session.session import Session
 from serving import Running, settings, table
 
@@ -215,3 +221,58 @@ def test_a_full_disk_takes_no_payment(tmp_path: Path, monkeypatch: pytest.Monkey
         asks[kind](session, 10)  # asked before, and free
         monkeypatch.undo()
         asks[kind](session, 30)
+
+
+SPLIT_AGAIN = "import sys, holdfast as hf; hf.hold_back(sys.argv[1], id='id')"
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.ledger.SharedBudget")
+@pytest.mark.parametrize("who", ["a process", "a thread", "a thread in memory"])
+def test_of_two_who_split_at_one_instant_nobody_shows_what_the_other_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """The attack: split a table while somebody else is at it; the rows of one are to look at, those of the other held.
+
+    The other one begins when the first has chosen its rows, and has the time that it takes.
+    """
+    frame = pl.DataFrame({"id": np.arange(ROWS), "x": np.arange(ROWS) // 2})
+    path, choose = tmp_path / "t.parquet", parts.without_replacement
+    frame.write_parquet(path)
+    found: list[pl.DataFrame] = []
+    ids: list[list[int]] = []
+    started = threading.Event()
+    data = frame if who == "a thread in memory" else path
+
+    def split() -> None:
+        shown, session = hf.hold_back(data, id="id")
+        found.append(shown)
+        session.close()
+
+    def chosen(*args: Any) -> Any:
+        if not started.is_set():
+            started.set()
+            if who == "a process":
+                others.append(subprocess.Popen([sys.executable, "-c", SPLIT_AGAIN, str(path)]))
+                with suppress(subprocess.TimeoutExpired):
+                    others[0].wait(6.0)
+            else:
+                others.append(threading.Thread(target=split))
+                others[0].start()
+                others[0].join(1.0)
+        rows = choose(*args)
+        ids.append(sorted(np.asarray(rows).tolist()))
+        return rows
+
+    others: list[Any] = []
+    monkeypatch.setattr(parts, "without_replacement", chosen)
+    with suppress(RowSourceError):
+        split()
+    assert (others[0].wait(60) if who == "a process" else others[0].join(60)) in (0, None)
+    shown = [sorted(one["id"].to_list()) for one in found]
+    if who != "a thread in memory":
+        seen, held = pl.read_parquet(tmp_path / "t.explore.parquet"), FolderRows(tmp_path / "t.held.holdfast")
+        shown.append(sorted(seen["id"].to_list()))
+        every = pl.concat([seen["x"], held.frame(np.arange(len(held)))["x"]])
+        assert every.sort().to_list() == frame["x"].to_list()
+    assert len(shown) > 1
+    assert all(each == ids[0] for each in shown)

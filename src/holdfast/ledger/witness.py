@@ -196,7 +196,7 @@ class FileWitness:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold a lock on the file; beginning a ledger takes some milliseconds."""
+        """Hold a lock on the file; beginning a ledger takes some milliseconds, splitting rows as long as writing them."""
         descriptor = None
         with suppress(OSError):  # data in a read-only folder has no witness beside it
             descriptor, _ = self._file or self._open()
@@ -211,7 +211,8 @@ class FileWitness:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise LedgerUnavailable(
-                        f"Another process has been beginning a ledger for these rows for {LOCK_TIMEOUT:g} s: it holds"
+                        f"Another process has been beginning a ledger for these rows, or splitting them, for"
+                        f" {LOCK_TIMEOUT:g} s: it holds"
                         f" {self._path.name}. End it if it is stopped or stuck, then try again.",
                         location=str(self._path),
                     ) from None

@@ -6,7 +6,9 @@ independent of the held rows, and a guess made from it is as valid as one made b
 
 import os
 import secrets
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +43,7 @@ class HowSplit(NamedTuple):
     unit: str | None
 
 
+_turn: dict[int, threading.RLock] = {}  # by process: a forked child does not wait for a thread of its parent
 _keys: dict[str, tuple[HowSplit, bytes]] = {}  # of splits of rows in memory, by content. Secret.
 
 
@@ -105,17 +108,23 @@ def hold_back(
     options: dict[str, Any] = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger}
     options |= {"seed": seed, "analyst": analyst}
     count = check.part_of(len(rows), (1, 2), "a row to look at and two to hold back", explore=explore)
-    split, before, key = (
-        HowSplit(count, frozenset(names), unit),
-        _split_before(rows, witnesses),
-        secrets.token_bytes(16),
-    )
+    split = HowSplit(count, frozenset(names), unit)
+    with _alone(witnesses):
+        return _parts(rows, split, witnesses, options, complete)
+
+
+def _parts(
+    rows: LocalRows, split: HowSplit, witnesses: list[Witness], options: Mapping[str, Any], complete: Collection[str]
+) -> tuple[pl.DataFrame, Session]:
+    """Split these rows, or return the parts of an earlier split, while nobody else splits or begins to ask them."""
+    names, unit, seed = sorted(split.dropped), split.unit, options["seed"]
+    before, key = _split_before(rows, witnesses), secrets.token_bytes(16)
     if before is not None and rows.location is not None:
         return _parts_again(rows, split, before, options, [name for name in complete if name not in names])
     if before is not None:
         key = _key_again(content_of(rows.fingerprint), split, before)
     chance = keyed_generator(key) if seed is None else Randomness(seed).generator()
-    shown_rows = without_replacement(chance, len(rows), count)
+    shown_rows = without_replacement(chance, len(rows), split.shown)
     held_rows = np.delete(np.arange(len(rows)), shown_rows)  # in their original order; those shown are in random order
     frame, held_frame = rows.frame(shown_rows), rows.frame(held_rows).drop(names)
     _warn_of_names(frame.drop(names, *([] if unit is None else [unit])))
@@ -142,6 +151,16 @@ def hold_back(
     _remember(witnesses, session, f"{shown.name} and {folder.name}")
     hidden.replace(shown)  # last: until now nobody has seen a row
     return frame, session
+
+
+@contextmanager
+def _alone(witnesses: list[Witness]) -> Iterator[None]:
+    """Keep other threads, and other processes with the same witnesses, from splitting or asking the rows meanwhile."""
+    with ExitStack() as held:
+        held.enter_context(_turn.setdefault(os.getpid(), threading.RLock()))
+        for witness in witnesses:
+            held.enter_context(witness.alone())
+        yield
 
 
 def _names(id: str | Collection[str], rows: LocalRows) -> list[str]:
