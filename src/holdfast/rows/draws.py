@@ -30,7 +30,7 @@ heads is its bias, rounded up at most to the next multiple of 2^-69.
 import hmac
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -222,6 +222,10 @@ Counts = NDArray[np.int64]
 
 STEPS = 1 << 16  # what 16 random bits can distinguish
 FEW = 12  # up to this many, outcomes are randomized faster one by one
+_BYTE = 256  # how many values a byte has
+_SINGLY, _PAIRED = 8, 64  # up to this many values are counted one by one, or pairs of them: faster, and in a time
+# that depends less on which of them occur how often
+_NUMBERS = [np.array(number, np.uint8) for number in range(_SINGLY)]  # faster than Python's numbers
 
 
 def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
@@ -275,7 +279,25 @@ def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     if values.dtype.kind == "f":  # three outcomes, counted without an array of each row's outcome
         ones, excluded = int(np.count_nonzero(coins(values, rng))), int(np.count_nonzero(np.isnan(values)))
         return np.array([excluded, size - excluded - ones, ones], dtype=np.int64)
-    return np.bincount(values, minlength=outcomes)
+    return counts_of(values, outcomes)
+
+
+def counts_of(numbers: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Return how often each number below `most` occurs.
+
+    >>> counts_of(np.array([0, 2, 2, 1, 2], np.uint8), 4).tolist()
+    [1, 1, 3, 0]
+    """
+    if most > _PAIRED or numbers.dtype != np.uint8:
+        return np.bincount(numbers, minlength=most)
+    if most <= _SINGLY:
+        return np.array([np.count_nonzero(numbers == number) for number in _NUMBERS[:most]])
+    even = numbers.size & ~1
+    pairs = np.bincount(numbers[:even].view(np.uint16), minlength=most * _BYTE).reshape(most, _BYTE)
+    counts: NDArray[np.int64] = np.add.reduce(pairs, 1) + np.add.reduce(pairs[:, :most], 0)
+    if even < numbers.size:
+        counts[numbers[-1]] += 1
+    return counts
 
 
 def tallied(

@@ -19,14 +19,10 @@ from numpy.typing import NDArray
 from holdfast.queries.evaluate import Expression, booleans
 from holdfast.queries.query import Function, RowValues
 from holdfast.rows.columns import BufferPool, CodedText, Numbers, StoredColumn, take_into
-from holdfast.rows.draws import Indices
+from holdfast.rows.draws import Indices, counts_of
 from holdfast.schema import Type
 
 _EACH = 16  # rows for each possible combination: how many occur then hardly shows in the time of an answer
-_BYTE = 256  # how many values a byte has
-_FEW, _PAIRED = 8, 64  # up to this many combinations are counted one by one, or pairs of them: faster, and in a time
-# that depends less on which of them occur how often
-_NUMBERS = [np.array(number, np.uint8) for number in range(_FEW)]  # faster than Python's numbers
 _MANY = 1 << 16  # from this many consecutive rows on, Polars is faster; a question to a deck has fewer
 
 POOL = BufferPool()
@@ -174,21 +170,3 @@ def _joined(digits: Sequence[tuple[NDArray[Any], int]], most: int) -> NDArray[An
         for codes, size in others:
             cells = cells.astype(narrow, copy=False) * narrow.type(size) + codes.astype(narrow, copy=False)
     return cells
-
-
-def counts_of(numbers: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return how often each number below `most` occurs.
-
-    >>> counts_of(np.array([0, 2, 2, 1, 2], np.uint8), 4).tolist()
-    [1, 1, 3, 0]
-    """
-    if most > _PAIRED or numbers.dtype != np.uint8:
-        return np.bincount(numbers, minlength=most)
-    if most <= _FEW:
-        return np.array([np.count_nonzero(numbers == number) for number in _NUMBERS[:most]])
-    even = numbers.size & ~1
-    pairs = np.bincount(numbers[:even].view(np.uint16), minlength=most * _BYTE).reshape(most, _BYTE)
-    counts: NDArray[np.int64] = np.add.reduce(pairs, 1) + np.add.reduce(pairs[:, :most], 0)
-    if even < numbers.size:
-        counts[numbers[-1]] += 1
-    return counts

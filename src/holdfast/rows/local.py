@@ -17,7 +17,7 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Composed, Folded, Packed, Packing, Query, Values
 from holdfast.queries.submission import Submission
-from holdfast.queries.units import WholeUnit
+from holdfast.queries.units import Accepted, WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import CodedText, PackedText, Storage, StoredColumn
 from holdfast.rows.disk.packs import KeptElsewhere, Packs
@@ -251,9 +251,13 @@ class LocalRows:
         if isinstance(query, Submission):
             return self._scored(query, units, chosen)
         rows, empty = units.one_row(_indices(chosen), rng, query.rows_per_unit)
-        values = self._evaluate(query, rows, first)
-        if empty is not None:
-            values[empty] = 0.0 if query.weighs else np.nan
+        if empty is None:
+            return self._evaluate(query, rows, first)
+        alike = query.measure if isinstance(query, Accepted) and not query.weighs else query
+        values = self._evaluate(alike, rows, first)
+        if values.dtype.kind == "b":  # as outcomes, which need no coins
+            return (values + np.uint8(1)) * ~empty
+        values[empty] = 0.0 if query.weighs else np.nan
         return values
 
     def _scored(self, query: Submission, units: Units, chosen: Indices | slice) -> Values:

@@ -70,7 +70,9 @@ class Units:
             return first + _uniform(sizes, rng), None
         place = _uniform(np.maximum(sizes, places), rng)
         empty = place >= sizes
-        return first + np.where(empty, 0, place), empty
+        place *= ~empty
+        first += place
+        return first, empty
 
     def all_rows(self, units: Indices, size: int) -> Iterator["RowsOfUnits"]:
         """Yield all rows of these units, at most `size` at once; the next block reuses the memory."""
@@ -91,8 +93,9 @@ class Units:
 
     def _lie(self, units: Indices) -> tuple[Indices, Indices]:
         """Return where the rows of these units begin, and how many there are."""
-        first = self.starts.take(units, mode="clip")  # draws are in range, so no check is needed
-        return first, self.starts.take(units + 1, mode="clip") - first
+        first, sizes = self.starts.take(units), self.starts[1:].take(units)
+        sizes -= first
+        return first, sizes
 
 
 class RowsOfUnits(NamedTuple):
@@ -151,7 +154,9 @@ def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
 
 def _uniform(counts: Indices, rng: Generator) -> Indices:
     """Return a random number below each count, uniform up to 2^-53: four times as fast as an exactly uniform one."""
-    return (rng.random(counts.size) * counts).astype(np.int64)
+    places = rng.random(counts.size)
+    places *= counts
+    return places.astype(np.int64)
 
 
 def check_unit(unit: str, schema: Schema) -> None:
