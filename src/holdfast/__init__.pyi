@@ -31,7 +31,7 @@ from holdfast.ledger.backup import Restored as Restored
 from holdfast.ledger.backup import backup as backup
 from holdfast.ledger.backup import restore as restore
 from holdfast.mechanisms import MECHANISMS as MECHANISMS
-from holdfast.mechanisms.mechanism import Mechanism as Mechanism
+from holdfast.mechanisms import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
 from holdfast.questions import KINDS as KINDS
 from holdfast.questions.answer import Answer as Answer

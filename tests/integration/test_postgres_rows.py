@@ -10,7 +10,7 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans.postgres import PostgresScan, scan_postgres
+from holdfast.rows.scans.remote import PostgresScan, scan_postgres
 from plain_query import rows_of
 
 pytest.importorskip("adbc_driver_postgresql")

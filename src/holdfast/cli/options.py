@@ -321,8 +321,8 @@ def open_session(
 def is_data(target: str) -> bool:
     """Whether a word names data, rather than a ledger."""
     from holdfast.rows.open import ROW_SOURCES
-    from holdfast.rows.scans.files import FORMATS, REMOTE
-    from holdfast.rows.scans.postgres import POSTGRES
+    from holdfast.rows.scans.files import FORMATS
+    from holdfast.rows.scans.remote import POSTGRES, REMOTE
 
     if target.startswith(REMOTE) or (target.startswith(POSTGRES) and ("table=" in target or "query=" in target)):
         return True

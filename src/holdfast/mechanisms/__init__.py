@@ -1,6 +1,9 @@
 """Mechanisms: each is one algorithm box that takes a query and returns a release.
 
-mechanism     what a mechanism is
+The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and
+the mechanism draws exactly that many. The values of rows exist only inside `release`; what leaves it is what the
+theorems cover.
+
 coins         each drawn row gives one outcome, sometimes replaced by a random one
 noisy_means   the mean of sampled rows plus Laplace noise, or of all rows plus Gaussian noise
 fresh_rows    the mean of rows that no earlier question has used
@@ -10,13 +13,67 @@ exponential   pick one of many candidates, better ones more likely
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.registry import Registry
 
 if TYPE_CHECKING:
-    from holdfast.mechanisms.mechanism import Mechanism
+    from numpy.random import Generator
 
-MECHANISMS: "Registry[type[Mechanism]]" = Registry(
+    from holdfast.guarantees.guarantee import Guarantee
+    from holdfast.guarantees.statistic import Release, Statistic
+    from holdfast.queries.query import Query
+    from holdfast.rows.draws import Order
+    from holdfast.rows.source import RowSource
+
+
+class Mechanism(Protocol):
+    """An algorithm box."""
+
+    @classmethod
+    def under(cls, guarantee: "Guarantee", draws: int, order: "Order | None") -> Self:
+        """Return the mechanism with the numbers that the guarantee's terms fix.
+
+        Parameters
+        ----------
+        guarantee
+            Its terms say how much randomness to add.
+        draws
+            How many rows to draw.
+        order
+            For mechanisms that use each row once: the secret order of the rows, and how much of it is used up. None if
+            rows are drawn anew each time.
+        """
+        ...
+
+    @staticmethod
+    def rows_read(statistic: "Statistic", draws: int, rows: int) -> int:
+        """Return how many rows one release reads; refuse, before anything is charged, if a package is missing.
+
+        Parameters
+        ----------
+        statistic, draws
+            What is released, and from how many draws.
+        rows
+            How many rows there are.
+        """
+        ...
+
+    def release(self, query: "Query", source: "RowSource", rng: "Generator") -> "Release":
+        """Draw, evaluate, add randomness, release.
+
+        Parameters
+        ----------
+        query
+            What is asked of each row.
+        source
+            Where the rows live.
+        rng
+            The source of all randomness, draws included.
+        """
+        ...
+
+
+MECHANISMS: Registry[type[Mechanism]] = Registry(
     "holdfast.mechanisms", ("coins", "noisy_means.laplace", "noisy_means.gaussian", "fresh_rows", "cells", "cells.grid")
 )

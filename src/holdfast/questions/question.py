@@ -19,8 +19,7 @@ from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
 from holdfast.guarantees.statistic import GroupMean, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
-from holdfast.mechanisms import MECHANISMS
-from holdfast.mechanisms.mechanism import Mechanism
+from holdfast.mechanisms import MECHANISMS, Mechanism
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query
 from holdfast.questions.estimate import Estimate, Interval, times, write_end

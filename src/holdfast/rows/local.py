@@ -256,7 +256,8 @@ class LocalRows:
         alike = query.measure if isinstance(query, Accepted) and not query.weighs else query
         values = self._evaluate(alike, rows, first)
         if values.dtype.kind == "b":  # as outcomes, which need no coins
-            return (values + np.uint8(1)) * ~empty
+            outcomes: NDArray[Any] = (values + np.uint8(1)) * ~empty
+            return outcomes
         values[empty] = 0.0 if query.weighs else np.nan
         return values
 

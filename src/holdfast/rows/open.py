@@ -24,8 +24,7 @@ from holdfast.rows.disk.folder import MANIFEST, FolderRows, Manifest
 from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import FORMATS, SHEETS, scan_path, scan_paths
-from holdfast.rows.scans.lakes import scan_lake
-from holdfast.rows.scans.postgres import POSTGRES, scan_postgres
+from holdfast.rows.scans.remote import POSTGRES, scan_lake, scan_objects, scan_postgres
 from holdfast.rows.scans.scan import Scan, scan_stream
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource, RowVerbs, Table
@@ -171,7 +170,7 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
     if isinstance(data, str) and data.startswith(_WEB):
         return None
     if isinstance(data, str | Path):
-        return scan_lake(data, version) or scan_path(data, dialect)
+        return scan_lake(data, version) or scan_objects(data, dialect) or scan_path(data, dialect)
     if _is_list(data):
         return scan_paths(data, dialect)
     if isinstance(data, pl.LazyFrame):

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.batches import all_bytes, cut, mean_bytes
 from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.disk.array_files import Incomplete
 from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest, Digested
+from holdfast.rows.scans.scan import all_bytes, cut, mean_bytes
 from holdfast.schema import Column, Schema, Type
 
 FEW_UNITS = 1_000  # units whose rows are brought into the cache together

@@ -10,8 +10,7 @@ from holdfast.questions.board_files import BoardFiles
 from holdfast.questions.price import require_affordable
 from holdfast.questions.question import NOTHING_SPENT, Context, Question
 from holdfast.randomness import Randomness
-from holdfast.rows.drawers import draws_under, plan_for
-from holdfast.rows.source import Draws, RowSource
+from holdfast.rows.source import Draws, RowSource, draws_under, plan_for
 from holdfast.schema import Schema
 from holdfast.session.beside import explored_beside, refuse_published
 

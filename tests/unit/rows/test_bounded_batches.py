@@ -11,9 +11,7 @@ import polars as pl
 import pytest
 
 from holdfast.errors import RowSourceError
-from holdfast.rows import batches as batches_
 from holdfast.rows import fingerprint
-from holdfast.rows.batches import cut, gathered, row_bytes
 from holdfast.rows.columns import TEXT
 from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import sorting
@@ -24,7 +22,7 @@ from holdfast.rows.open import open_rows
 from holdfast.rows.scans import parquet, scan
 from holdfast.rows.scans.files import scan_path
 from holdfast.rows.scans.parquet import may_have_large_row_groups
-from holdfast.rows.scans.scan import Scan, scan_stream
+from holdfast.rows.scans.scan import Scan, cut, gathered, row_bytes, scan_stream
 from holdfast.rows.scans.texts import Dialect
 
 ROWS, SIZE = 3_000, 20_000
@@ -41,7 +39,7 @@ FRAME = pl.DataFrame(
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches_, "BATCH_BYTES", SIZE)
+    monkeypatch.setattr(scan, "BATCH_BYTES", SIZE)
 
 
 def bounded(found: list[pl.DataFrame]) -> None:
@@ -61,13 +59,13 @@ def test_rows_are_cut_by_bytes_and_put_together_again() -> None:
 
 def test_what_was_skipped_says_nothing_about_the_rows_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     put_together: list[int] = []
-    within = batches_._within
+    within = scan._within
 
     def noted(batch: pl.DataFrame, rows: int, size: int) -> Generator[pl.DataFrame, None, float]:
         put_together.append(batch.height)
         return (yield from within(batch, rows, size))
 
-    monkeypatch.setattr(batches_, "_within", noted)
+    monkeypatch.setattr(scan, "_within", noted)
     bounded(list(gathered([FRAME.clear(), *FRAME.iter_slices(3)], ROWS)))
     assert max(put_together) < ROWS / 10  # not all rows, to be measured and cut afterwards
 

@@ -14,8 +14,7 @@ from holdfast.queries.evaluate import Expression
 from holdfast.rows import draws, evaluation, memory
 from holdfast.rows.columns import TEXT, BufferPool, CodedText, PackedText, SeriesText
 from holdfast.rows.disk.column_writer import TextFiles
-from holdfast.rows.draws import AllRows
-from holdfast.rows.evaluation import counts_of
+from holdfast.rows.draws import AllRows, counts_of
 from holdfast.schema import Type
 
 TEXTS = ["a", "b", "b", "c"] * 50

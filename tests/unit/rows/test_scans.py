@@ -23,7 +23,7 @@ from holdfast.rows.disk import ingest
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.engines.ray import scan as ray_scan
 from holdfast.rows.open import find_scan, open_rows
-from holdfast.rows.scans import files, scan, texts
+from holdfast.rows.scans import scan, texts
 from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.scan import ColumnsLeftOut, LazyScan
 from holdfast.rows.scans.texts import Dialect
@@ -605,6 +605,5 @@ def test_ray_reads_files_that_its_workers_see(monkeypatch: pytest.MonkeyPatch) -
     ray.data, data.Dataset = data, type("Dataset", (), {})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.data", data)
-    monkeypatch.setattr(files, "listed", lambda address: files.Listed((f"{address}/1.parquet",), "state"))
     with pytest.raises(InvalidArgument, match="source must be Parquet files for Ray"):
         ray_scan("s3://lake/events/*.parquet")

@@ -7,3 +7,5 @@ placing    cards written where their range will be; sorting: ranges put in order
 deck       the deck as a row source: each card is used once
 dealt      what was dealt from which table, noted beside both
 """
+
+import holdfast.rows.disk  # noqa: F401  # refuses Windows, in a sentence

@@ -34,10 +34,10 @@ from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Query, Values
 from holdfast.randomness import keyed_generator
-from holdfast.rows.batches import mean_bytes
 from holdfast.rows.columns import Storage
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
 from holdfast.rows.fingerprint import Content
+from holdfast.rows.scans.scan import mean_bytes
 from holdfast.rows.source import LedgerView, PartOfRows, Reserved, RowSource
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from holdfast.rows.decks.sorting import Block, Piece, Runs, block_for, ranges_fo
 from holdfast.rows.decks.supply import Chunk, Division, KeptRows, Supply, by_unit, counted, keep, put
 from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import Dealt, Manifest
-from holdfast.rows.disk.ingest import Together, reported, vouch
-from holdfast.rows.disk.partial import Note, clear, swap_in
+from holdfast.rows.disk.ingest import Together, vouch
+from holdfast.rows.disk.partial import Note, clear, reported, swap_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.fingerprint import Coder, Joined, Part
 from holdfast.rows.scans.scan import Origin, Scan

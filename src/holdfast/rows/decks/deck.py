@@ -13,6 +13,8 @@ deck with one card for every unit of the budget lasts as long as the budget.
 ledger used it. The file is written before cards are read, without waiting for the disk.
 """
 
+import fcntl
+import mmap
 import os
 import re
 import threading
@@ -34,7 +36,6 @@ from holdfast.guarantees.terms import Amounts
 from holdfast.queries.query import Query, Values
 from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
 from holdfast.rows.disk.folder import MANIFEST, Dealt, FolderRows, Manifest, explained
-from holdfast.rows.disk.posix import fcntl, mmap
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.source import LedgerView
 from holdfast.schema import Schema

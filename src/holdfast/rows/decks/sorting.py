@@ -30,11 +30,11 @@ from numpy import random
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
-from holdfast.rows.batches import has_texts, mean_bytes
 from holdfast.rows.decks.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
 from holdfast.rows.decks.placing import Behind, Memory, Placing, ahead, incomplete, read_into, write_at
 from holdfast.rows.disk.partial import replace_text
 from holdfast.rows.fingerprint import Coder, Content, Joined, Part, validity
+from holdfast.rows.scans.scan import has_texts, mean_bytes
 
 BLOCK_BYTES = 40 << 20  # bytes of cards in a block; several blocks are in memory at once
 MOST, LEAST = 1 << 20, 1 << 6  # cards in a block

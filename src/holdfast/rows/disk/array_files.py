@@ -15,7 +15,9 @@ The comparison reads files, never their mappings: if a file is truncated, a read
 kills the process.
 """
 
+import ctypes
 import errno
+import mmap
 import os
 import struct
 import sys
@@ -33,7 +35,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.disk.posix import mmap, start_writing
 
 BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
@@ -305,7 +306,7 @@ class ArrayFile:
         """Flush, and let the disk begin with what is new, so that `close` has less to wait for."""
         self._file.flush()
         end = HEADER + self.count * self.dtype.itemsize
-        start_writing(self._file.fileno(), self._saving, end - self._saving)
+        _start_writing(self._file.fileno(), self._saving, end - self._saving)
         self._saving = end
 
     def close(self) -> None:
@@ -324,6 +325,16 @@ class ArrayFile:
         """Close the file, finished or not."""
         with suppress(OSError):  # a full disk was already reported
             self._file.close()
+
+
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE; Python has no name for it
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+
+
+def _start_writing(file: int, at: int, size: int) -> None:
+    """Let the disk begin to write this part of a file, without waiting for it; does nothing where only Linux could."""
+    if _sync_file_range is not None:
+        _sync_file_range(file, ctypes.c_int64(at), ctypes.c_int64(size), _WRITE)
 
 
 class MappedArray:

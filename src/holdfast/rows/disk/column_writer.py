@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
-from holdfast.rows.batches import cut, spans
 from holdfast.rows.columns import PackedText, Storage, code_type
 from holdfast.rows.disk.array_files import ArrayFile, BlockHashes, FileEntry, Incomplete
 from holdfast.rows.disk.folder import ColumnEntry, file_name
 from holdfast.rows.fingerprint import ColumnDigest, Joined, physical, validity
+from holdfast.rows.scans.scan import cut, spans
 from holdfast.schema import Type
 
 _PIECE = 1 << 18

@@ -6,6 +6,7 @@ columns beside them.
 """
 
 import json
+import mmap
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -31,7 +32,6 @@ from holdfast.rows.disk.array_files import (
 )
 from holdfast.rows.disk.packs import PackFiles
 from holdfast.rows.disk.partial import write_whole
-from holdfast.rows.disk.posix import mmap
 from holdfast.rows.draws import Indices
 from holdfast.rows.local import LocalRows
 from holdfast.rows.scans.scan import Origin

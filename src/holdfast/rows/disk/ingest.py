@@ -8,28 +8,34 @@ A process that is interrupted or killed leaves what it has written, and the next
 in the same state: the files are compared with their hashes, and their rows are not read again from the source. Streams
 and database queries start over. Rows grouped by unit are hashed in the order of the table, and stored in another: once
 all of them have been read, grouping them resumes, without reading the table again; before that, it starts over.
+
+A ledger belongs to its rows, and to what is drawn from them: rows or units. A file that has changed since it was begun,
+or is opened in another way, is refused before its folder is replaced. So a refused call changes nothing: opened as
+before, the data go on.
 """
 
 import errno
 import json
 import re
 import shutil
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from holdfast.errors import RowSourceError
+from holdfast.errors import HoldfastError, PlanConflict, RowSourceError
+from holdfast.ledger import FileWitness, content_of, file_beside
+from holdfast.ledger.chain import Opened
+from holdfast.ledger.opening import store_at
+from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.disk.array_files import Incomplete, reason
-from holdfast.rows.disk.asked import asked, refuse_other_rows, refuse_other_unit
 from holdfast.rows.disk.column_writer import DICTIONARY_BYTES, ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import MANIFEST, VERSION, Dealt, FolderRows, Manifest
-from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, swap_in
+from holdfast.rows.disk.partial import Note, clear, locked_partial, outdated_beside, reported, swap_in
 from holdfast.rows.fingerprint import ColumnDigest, Digested, fingerprint_of, fingerprint_of_files
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping, lengths_of
@@ -38,11 +44,6 @@ from holdfast.rows.units import Grouping, lengths_of
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
 _DICTIONARY_BYTES_IN_ALL = 96 << 20
-_KEPT = "What was done so far is kept: the same call resumes there, if the table is still the same."
-_DROPPED = (
-    "What was done so far is not kept: a stream, a database, an engine, or rows by unit while they are being read,"
-    " cannot be resumed, so the same call starts over."
-)
 _OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"((\.[0-9a-f]+)?\.new)?")
 
 
@@ -359,52 +360,79 @@ def _closing(columns: Collection[ColumnFiles | UnitFile]) -> Iterator[None]:
             column.abandon()
 
 
-@contextmanager
-def reported(
-    what: str,
-    unit: str,
-    total: Callable[[], int | None],
-    progress: bool | None,
-    note: str = "",
-    kept: bool | Callable[[], bool] = False,
-) -> Iterator[Callable[[int], None]]:
-    """Show progress if requested, or by default on a terminal; yields the function to call after every step.
+_MADE = (SPLIT, BOARD)  # what was made of rows has the ledger, instead of the rows themselves
 
-    Parameters
-    ----------
-    what, unit
-        What is going on, and what is counted.
-    total
-        How many there will be, if that is known.
-    progress
-        Whether to show a bar; None means only on a terminal.
-    note
-        A line to print afterwards.
-    kept
-        Whether interrupted work can be resumed; an interrupt prints a line that says so, or that it starts over.
-    """
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda rows: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        console=console,
-        transient=console.is_terminal,
-    )
+class Asked(NamedTuple):
+    """Where the ledger is that has begun on some rows, and the unit that it was begun for."""
+
+    ledger: str
+    unit: str | None
+
+
+def asked(folder: Path, rows: Manifest) -> Asked | None:
+    """Return the ledger that has begun on these rows, if one is beside the folder or known to the witness there."""
+    place = file_beside(folder.absolute())
+    first = _first_entry(place, rows.fingerprint) if place.exists() else None
+    if first is not None:
+        return Asked(str(place), first["terms"].get("unit"))
+    seen = FileWitness(place.with_suffix(".witness"), content_of(rows.fingerprint)).newest()
+    return None if seen is None else Asked(seen.address, rows.unit)
+
+
+def _first_entry(ledger: Path, fingerprint: str) -> dict[str, Any] | None:
+    """Return the first entry of a ledger file of these rows; None if it has not begun, is of other rows or damaged."""
+    store = store_at(ledger, "data")
     try:
-        with bar:
-            task = bar.add_task(what, total=total())
-            yield lambda rows: bar.advance(task, rows)
-    except KeyboardInterrupt:
-        console.print(_KEPT if (kept() if callable(kept) else kept) else _DROPPED, markup=False)
-        raise
-    if note:
-        console.print(note, markup=False)
+        entries, secret = store.read(0, 1), store.secret()
+        if not entries or secret is None:
+            return None
+        first: dict[str, Any] = json.loads(entries[0].body)
+        Opened(first["dataset"], fingerprint, reproducible=False).require(first, secret, store.location)
+        return first
+    except (HoldfastError, ValueError, KeyError):  # a session refuses a damaged ledger, unless it is being restored
+        return None
+    finally:
+        store.close()
+
+
+def refuse_other_unit(scan: Scan, begun: Asked | None, unit: str | None) -> None:
+    """Refuse to draw anything but what the ledger that has begun on these rows was begun for."""
+    if begun is None or begun.unit == unit:
+        return
+    if begun.ledger.startswith(_MADE):
+        fact, again = f"The rows of {scan.where} were {begun.ledger}", "Go on with that"
+    else:
+        drawn = "single rows" if begun.unit is None else f"units by {begun.unit!r}"
+        fact = f"The ledger {begun.ledger} was begun for {drawn}, and all of its answers are about those"
+        again = "Leave unit= out to go on" if begun.unit is None else f"Open the data with unit={begun.unit!r}"
+    raise PlanConflict(
+        f"{fact}. {again}. Another unit needs data that have answered nothing yet.",
+        standing={"unit": begun.unit},
+        asked={"unit": unit},
+    )
+
+
+def refuse_other_rows(scan: Scan, folder: Path, before: Manifest, begun: Asked | None, origin: Origin) -> None:
+    """Refuse rows other than those of the folder, which a ledger that has begun belongs to."""
+    if begun is None or begun.ledger.startswith(_MADE) or _is_gone(begun.ledger):
+        return
+    if before.source.state == origin.state:  # only how it is read differs
+        raise RowSourceError(
+            f"Read like this, {scan.where} has other values than those that the ledger {begun.ledger} was begun with."
+            " Leave out the options that say how it is written: those of the first time are remembered."
+        )
+    path = scan.path
+    if path is not None and path.is_file():
+        new = f"save them under a new name, such as {path.with_stem(f'{path.stem}-2').name}"
+    else:
+        new = f"copy them into another folder: holdfast.open({scan.where!r}, folder='{scan.name}-2.holdfast')"
+    raise RowSourceError(
+        f"{scan.where} has changed since the ledger {begun.ledger} was begun, which belongs to the rows of that time."
+        f" To go on with those, open their copy: {folder}. For the rows of now, begin a ledger of their own: {new}."
+    )
+
+
+def _is_gone(ledger: str) -> bool:
+    """Whether the ledger was a file that is there no longer."""
+    return "://" not in ledger and Path(ledger).is_absolute() and not Path(ledger).exists()

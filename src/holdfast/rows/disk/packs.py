@@ -13,6 +13,7 @@ does not match its description when it is found is written again; one that chang
 data, as for any other column.
 """
 
+import fcntl
 import json
 import mmap
 import os
@@ -31,7 +32,6 @@ from holdfast.cancel import checkpoint
 from holdfast.errors import RowSourceError
 from holdfast.queries.query import Packed, Packing
 from holdfast.rows.disk.array_files import ArrayFile, DataCheck, FileEntry, MappedArray
-from holdfast.rows.disk.posix import fcntl
 from holdfast.rows.draws import Indices
 
 MOST_BYTES = 4 << 30  # of a dataset's packs in memory; beyond, rows are read by column

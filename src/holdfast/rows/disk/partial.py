@@ -8,11 +8,13 @@ The lock belongs to the process, so it is released however the process ends. A p
 and then usually finds the work done.
 """
 
+import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.rows.disk.posix import fcntl
 from holdfast.rows.scans.scan import Scan
 
 _NOTE = "begun.json"
@@ -175,3 +176,61 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return secrets.token_hex(16)  # unknown, so nothing is ever resumed
+
+
+_KEPT = "What was done so far is kept: the same call resumes there, if the table is still the same."
+_DROPPED = (
+    "What was done so far is not kept: a stream, a database, an engine, or rows by unit while they are being read,"
+    " cannot be resumed, so the same call starts over."
+)
+
+
+@contextmanager
+def reported(
+    what: str,
+    unit: str,
+    total: Callable[[], int | None],
+    progress: bool | None,
+    note: str = "",
+    kept: bool | Callable[[], bool] = False,
+) -> Iterator[Callable[[int], None]]:
+    """Show progress if requested, or by default on a terminal; yields the function to call after every step.
+
+    Parameters
+    ----------
+    what, unit
+        What is going on, and what is counted.
+    total
+        How many there will be, if that is known.
+    progress
+        Whether to show a bar; None means only on a terminal.
+    note
+        A line to print afterwards.
+    kept
+        Whether interrupted work can be resumed; an interrupt prints a line that says so, or that it starts over.
+    """
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda rows: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        console=console,
+        transient=console.is_terminal,
+    )
+    try:
+        with bar:
+            task = bar.add_task(what, total=total())
+            yield lambda rows: bar.advance(task, rows)
+    except KeyboardInterrupt:
+        console.print(_KEPT if (kept() if callable(kept) else kept) else _DROPPED, markup=False)
+        raise
+    if note:
+        console.print(note, markup=False)

@@ -1,31 +1,21 @@
-"""Files: Parquet, CSV, Arrow, JSON lines; one, many, a folder of partitions, or an object store.
-
-Polars reads what is in an object store; obstore, built on the same library and configured by the same environment
-variables, lists it. Exactly the listed objects are read, and the list is made again afterwards: if an object was added,
-removed or replaced meanwhile, the list has other names, tags, versions, sizes or times.
-"""
+"""Files: Parquet, CSV, Arrow, JSON lines; one, many, or a folder of partitions."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from glob import glob, has_magic
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import polars as pl
 
-from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
-from holdfast.rows import batches
+from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.scans import scan
 from holdfast.rows.scans.parquet import RowGroups, required_columns, row_groups
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, skipping, state_of
-from holdfast.rows.scans.texts import LOOK_AHEAD, UTF8, CsvFiles, Dialect, JsonLines, Unbroken, in_pieces
+from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines, Unbroken, in_pieces
 from holdfast.schema import Type
 
-REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://")
-_SIGNED = re.compile(r"[?&](sig|X-Amz-Signature|X-Goog-Signature)=", re.IGNORECASE)
 EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split
 SHEETS = (".xlsx", ".xls", ".ods")  # not read here: the error suggests pandas or Polars
 FORMATS = {
@@ -159,11 +149,11 @@ class FileScan(LazyScan):
         if self.format == "Parquet" and self.files:
             groups = [row_groups(path) for path in self.files]
             longest = max((size / count for each in groups for size, count in each or () if count), default=1.0)
-            return few if None in groups else max(few, min(scan.BATCH, int(batches.BATCH_BYTES / longest)))
+            return few if None in groups else max(few, min(scan.BATCH, int(scan.BATCH_BYTES / longest)))
         if self.format not in ("CSV", "JSON lines") or not self.files or not rows:
             return few
         size = sum(path.stat().st_size for path in self.files)
-        return max(1, min(scan.BATCH, rows * (batches.BATCH_BYTES // 4) // max(1, size)))
+        return max(1, min(scan.BATCH, rows * (scan.BATCH_BYTES // 4) // max(1, size)))
 
     def close(self) -> None:
         """Delete copies of files in another encoding."""
@@ -185,120 +175,9 @@ class FileScan(LazyScan):
         return self._text.unfit(problem) if isinstance(self._text, CsvFiles) else None
 
 
-class ObjectScan(FileScan):
-    """Files in an object store: those that existed when the scan was created."""
-
-    def __init__(self, address: str, dialect: Dialect) -> None:
-        super().__init__(address, (), dialect)
-        if dialect.encoding.lower() not in UTF8:
-            raise InvalidArgument("encoding must be utf-8 for files in an object store.", name="encoding")
-        self._sources = listed(address).addresses
-
-    def origin(self) -> Origin:
-        """Return the current state from names, sizes, times, tags and versions."""
-        return Origin(self.where, listed(self.where).state, self._dialect.how, self._dialect.declared)
-
-    def moment(self) -> str:
-        """The same as `origin`: a store tells no more."""
-        return self.origin().state
-
-    @property
-    def _partitioned(self) -> bool:
-        """Whether names of folders are columns."""
-        return any("=" in part for source in self._sources for part in str(source).split("/")[3:-1])
-
-
-@dataclass(frozen=True)
-class Listed:
-    """The objects that an address names, in order, and their state."""
-
-    addresses: tuple[str, ...]
-    state: str
-
-
-def listed(address: str) -> Listed:
-    """List the objects of an address, which may be a pattern.
-
-    Parameters
-    ----------
-    address
-        For example "s3://lake/events/*.parquet". It never contains a password or a signature, since folders store it.
-    """
-    refuse_credentials(address)
-    try:
-        import obstore
-        from obstore.exceptions import BaseError
-        from obstore.store import from_url
-    except ImportError:
-        raise MissingExtra(
-            "Files in an object store need obstore. Install it with: pip install 'holdfast[objects]'.", extra="objects"
-        ) from None
-    parts = urlsplit(address)
-    scheme = {"gcs": "gs"}.get(parts.scheme, parts.scheme)
-    key, base = address.split("://", 1)[1].partition("/")[2], f"{parts.scheme}://{parts.netloc}"
-    try:
-        matches = re.compile(_pattern(key))
-    except re.error:
-        raise RowSourceError(f"{address} is not a pattern: what is in brackets is no range.", path=address) from None
-    try:
-        store = from_url(f"{scheme}://{parts.netloc}")
-        found = [each for batch in obstore.list(store, prefix=_prefix(key)) for each in batch]
-    except (BaseError, OSError, ValueError) as problem:  # its text may quote credentials
-        raise RowSourceError(
-            f"Cannot read {address}: {type(problem).__name__}. Are the store's credentials, region and account in the"
-            " environment?",
-            path=address,
-        ) from None
-    chosen = sorted((each for each in found if matches.fullmatch(each["path"])), key=lambda each: str(each["path"]))
-    if not chosen:
-        raise RowSourceError(f"Cannot read {address}: there is no such file.", path=address)
-    lines = [
-        f"{each['path']} {each['size']} {each['e_tag']} {each['version']} {each['last_modified'].isoformat()}"
-        for each in chosen
-    ]
-    return Listed(tuple(f"{base}/{each['path']}" for each in chosen), sha256("\n".join(lines).encode()).hexdigest())
-
-
-def refuse_credentials(address: str) -> None:
-    """Refuse an address that contains a secret, which folders, ledgers and messages would repeat."""
-    if urlsplit(address).password is not None or _SIGNED.search(address):
-        shown = address.split("://", 1)[0]
-        raise InvalidArgument(
-            f"data must be an address without credentials, such as {shown}://bucket/events/: put those into the"
-            " environment, as the store's own tools expect them.",
-            name="data",
-        )
-
-
-def _prefix(key: str) -> str | None:
-    """Return the folder that contains all keys of a pattern: a store can list by whole path segments only."""
-    parts = key.split("/")
-    fixed = next((i for i, part in enumerate(parts) if has_magic(part)), len(parts) - 1)
-    return "/".join(parts[:fixed]) or None
-
-
-def _pattern(key: str) -> str:
-    r"""Return a regular expression for a pattern of keys.
-
-    >>> [bool(re.fullmatch(_pattern("a/**/*.p"), key)) for key in ("a/x.p", "a/b/c/x.p", "a/b/x.q", "b/x.p")]
-    [True, True, False, False]
-    """
-    written = []
-    for token in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", key):
-        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-        if token.startswith("[") and token.endswith("]"):
-            written.append("[" + token[1:-1].replace("!", "^", 1) + "]" if token[1] == "!" else token)
-        else:
-            written.append(known.get(token) or re.escape(token))
-    return "".join(written)
-
-
 def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
     """Return the scan of a file, a glob or a folder of Parquet files; None if it is none of these."""
-    text = str(path)
-    if text.startswith(REMOTE):
-        return ObjectScan(_with_files(text), dialect)
-    found = Path(path)
+    text, found = str(path), Path(path)
     if found.suffix.lower() in FORMATS and (found.is_file() or not has_magic(text)):
         if not found.is_file():
             raise RowSourceError(f"No file {found}.", path=text)
@@ -350,13 +229,6 @@ def _require_apart(where: str, files: Sequence[Path]) -> None:
             raise RowSourceError(
                 f"{where}: {same} would be read twice, and each of its rows counted twice; name it once."
             )
-
-
-def _with_files(address: str) -> str:
-    """Complete the address of a folder to mean all Parquet files below it."""
-    if Path(address).suffix.lower() in FORMATS:
-        return address
-    return f"{address.rstrip('/')}/**/*.parquet"
 
 
 def _name_of(where: str) -> str:

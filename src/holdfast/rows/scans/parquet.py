@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from holdfast.rows import batches
+from holdfast.rows.scans import scan
 from holdfast.rows.scans.scan import skipping
 
 LARGE = 16 << 20  # bytes of a row group, uncompressed
@@ -109,7 +109,7 @@ class RowGroups:
         import pyarrow as pa
 
         each = max(1, group.total_byte_size // max(1, group.num_rows))
-        rows = max(1, min(_MOST_AT_ONCE, batches.BATCH_BYTES // 4 // each))
+        rows = max(1, min(_MOST_AT_ONCE, scan.BATCH_BYTES // 4 // each))
         for batch in file.iter_batches(rows, [number], self._schema.names()):
             yield pl.DataFrame([each.cast(self._schema[each.name]) for each in pl.DataFrame(batch)])
             del batch
