@@ -20,7 +20,7 @@ from holdfast.queries.submission import Submission
 from holdfast.queries.units import Accepted, WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import CodedText, PackedText, Storage, StoredColumn
-from holdfast.rows.disk.packs import KeptElsewhere, Packs
+from holdfast.rows.disk.packs import PackFiles, Packs
 from holdfast.rows.draws import (
     AllRows,
     Consecutive,
@@ -55,7 +55,7 @@ class LocalRows:
         *,
         fingerprint: str | None = None,
         location: Path | None = None,
-        packs: KeptElsewhere | None = None,
+        packs: PackFiles | None = None,
         unit: str | None = None,
         units: Units | None = None,
     ) -> None:
@@ -69,7 +69,7 @@ class LocalRows:
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
         self._location = location
-        self._packs = Packs(rows, self._compute_lines, packs)
+        self._packs = Packs(rows, packs)
         self._ids: dict[str, pl.Series] = {}
         self._blocks: dict[tuple[str, ...], int] = {}  # rows evaluated at once, by the columns read
 
@@ -311,7 +311,7 @@ class LocalRows:
         if not query.packings:
             return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
         self._about_to_read_lines()
-        lines = [self._packs.lines(packing, rows, _floats) for packing in query.packings]
+        lines = [self._packs.lines(packing, rows, self._compute_lines, _floats) for packing in query.packings]
         return query.evaluate_packed(lines, part, draw)
 
     def _compute_lines(self, packing: Packing, rows: Indices | slice) -> Packed:

@@ -1,7 +1,9 @@
 """Column folders: reuse, renewal, damage, and what is told to the operating system."""
 
+import gc
 import json
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import RowSourceError
+from holdfast.rows.decks.deal import deal
 from holdfast.rows.disk import array_files, column_writer, ingest, partial
 from holdfast.rows.disk.array_files import MappedArray, populate_in_background
 from holdfast.rows.disk.folder import FolderRows
@@ -321,3 +324,19 @@ def test_whoever_is_interrupted_while_waiting_leaves_nothing_open(
         pass
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(held[0])
+
+
+@pytest.mark.parametrize("ending", ["", ".deck"])
+def test_rows_that_nobody_holds_leave_no_file_open(path: Path, ending: str) -> None:
+    """Without the garbage collector, which comes by after so many objects, not after so many open files."""
+    kept: Path = deal(path, path.with_suffix(".deck"), cards=10).location if ending else path  # type: ignore[union-attr]
+    gc.collect()
+    gc.disable()
+    try:
+        rows = open_rows(kept)
+        freed = weakref.ref(rows._deals[0] if ending else rows)  # type: ignore[attr-defined]
+        rows.close()  # type: ignore[attr-defined]
+        del rows
+        assert freed() is None
+    finally:
+        gc.enable()

@@ -50,7 +50,9 @@ def watch_making(monkeypatch):
     made = []
     original = packs.Packs._pieces
     monkeypatch.setattr(
-        packs.Packs, "_pieces", lambda self, packing: made.append(packing.identity) or original(self, packing)
+        packs.Packs,
+        "_pieces",
+        lambda self, packing, make: made.append(packing.identity) or original(self, packing, make),
     )
     return made
 

@@ -234,7 +234,7 @@ class FolderRows(LocalRows):
         self._mapped: dict[str | None, list[MappedArray]] = {}  # by column; key None for the starts of units
         self._unpopulated: dict[str | None, list[MappedArray]] = {}
         self._requested: dict[str, list[MappedArray]] = {}
-        self._packed: list[MappedArray] = []
+        self._packed = PackFiles(folder, manifest.rows, manifest.fingerprint, check)
         super().__init__(
             name,
             [
@@ -244,7 +244,7 @@ class FolderRows(LocalRows):
             manifest.rows,
             fingerprint=manifest.fingerprint,
             location=folder,
-            packs=PackFiles(folder, manifest.rows, manifest.fingerprint, check, self._map_pack),
+            packs=self._packed,
             unit=manifest.unit,
             units=self._open_units(folder, manifest),
         )
@@ -310,12 +310,8 @@ class FolderRows(LocalRows):
         self._mapped[None] = self._unpopulated[None] = [starts]
         return Units(starts.array)
 
-    def _map_pack(self, pack: MappedArray) -> None:
-        self._packed.append(pack)
-        self._spare_memory = populate_in_background([pack], self._spare_memory)
-
     def _about_to_read_lines(self) -> None:
-        for pack in self._packed:
+        for pack in self._packed.mapped:
             if pack.cut_off:
                 self._check.report(pack.name)
         self._check.require_sound()

@@ -24,14 +24,21 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from holdfast.cancel import checkpoint
 from holdfast.errors import RowSourceError
 from holdfast.queries.query import Packed, Packing
-from holdfast.rows.disk.array_files import ArrayFile, DataCheck, FileEntry, MappedArray
+from holdfast.rows.disk.array_files import (
+    ArrayFile,
+    DataCheck,
+    FileEntry,
+    MappedArray,
+    populate_in_background,
+    spare_memory,
+)
 from holdfast.rows.draws import Indices
 
 MOST_BYTES = 4 << 30  # of a dataset's packs in memory; beyond, rows are read by column
@@ -42,28 +49,16 @@ PIECE = 1 << 13  # rows computed at once when a pack is made: the lines that col
 Compute = Callable[[Packing, Indices | slice], Packed]
 
 
-class KeptElsewhere(Protocol):
-    """A store in which packs outlive the process."""
-
-    def find(self, packing: Packing) -> Packed | None:
-        """Return the lines of all rows if they were stored."""
-        ...
-
-    def keep(self, packing: Packing, pieces: Iterator[Packed]) -> Packed | None:
-        """Write the lines of all rows; return None, before taking the first piece, if there is no room for them."""
-        ...
-
-
 class Packs:
-    """The packs of one dataset; `compute` makes lines from the rows themselves."""
+    """The packs of one dataset, which in a folder outlive the process."""
 
-    def __init__(self, rows: int, compute: Compute, elsewhere: KeptElsewhere | None = None) -> None:
-        self._rows, self._compute, self._elsewhere = rows, compute, elsewhere
+    def __init__(self, rows: int, elsewhere: "PackFiles | None" = None) -> None:
+        self._rows, self._elsewhere = rows, elsewhere
         self._kept: dict[str, Packed] = {}
         self._drawn: dict[str, int] = {}
         self._making = threading.Lock()
 
-    def lines(self, packing: Packing, rows: Indices | slice, out: Callable[[int], Packed]) -> Packed:
+    def lines(self, packing: Packing, rows: Indices | slice, compute: Compute, out: Callable[[int], Packed]) -> Packed:
         """Return the lines of these rows.
 
         Parameters
@@ -72,19 +67,21 @@ class Packs:
             Which numbers.
         rows
             Which rows.
+        compute
+            Makes lines from the rows themselves. Not kept: the rows are freed once nobody else refers to them.
         out
             Returns memory for a given number of numbers.
         """
         if isinstance(rows, slice):  # a scan
             kept = self._kept.get(packing.identity or "")
-            return self._compute(packing, rows) if kept is None else kept[rows]
-        kept = self._find(packing, rows.size)
+            return compute(packing, rows) if kept is None else kept[rows]
+        kept = self._find(packing, rows.size, compute)
         if kept is None:
-            return self._compute(packing, rows)
+            return compute(packing, rows)
         lines = out(rows.size * packing.width).reshape(rows.size, packing.width)
         return np.take(kept, rows, axis=0, out=lines, mode="clip")  # "raise" would copy; draws are in range
 
-    def _find(self, packing: Packing, drawn: int) -> Packed | None:
+    def _find(self, packing: Packing, drawn: int, compute: Compute) -> Packed | None:
         """Return the pack if there is one by now. Another thread may drop packs between any two steps."""
         name = packing.identity
         if name is None:
@@ -104,30 +101,30 @@ class Packs:
             if name not in self._kept:
                 made = self._elsewhere.find(packing) if self._elsewhere is not None else None
                 if made is None and ready:
-                    made = self._made(packing)
+                    made = self._made(packing, compute)
                 if made is not None:
                     self._kept[name] = made
             return self._kept.get(name)
         finally:
             self._making.release()
 
-    def _made(self, packing: Packing) -> Packed:
+    def _made(self, packing: Packing, compute: Compute) -> Packed:
         if self._elsewhere is not None:
-            kept = self._elsewhere.keep(packing, self._pieces(packing))
+            kept = self._elsewhere.keep(packing, self._pieces(packing, compute))
             if kept is not None:
                 return kept
         self._make_room(self._bytes(packing))
         made = _memory(self._rows, packing.width)
         start = 0
-        for piece in self._pieces(packing):
+        for piece in self._pieces(packing, compute):
             made[start : start + len(piece)] = piece
             start += len(piece)
         return made
 
-    def _pieces(self, packing: Packing) -> Iterator[Packed]:
+    def _pieces(self, packing: Packing, compute: Compute) -> Iterator[Packed]:
         for start in range(0, self._rows, PIECE):
             checkpoint()
-            yield self._compute(packing, slice(start, min(start + PIECE, self._rows)))
+            yield compute(packing, slice(start, min(start + PIECE, self._rows)))
 
     def _make_room(self, needed: int) -> None:
         """Drop the oldest packs in memory. One in use stays alive by its references; mapped ones take no memory."""
@@ -142,8 +139,7 @@ class Packs:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the packs: another process makes its own."""
-        state = {"_rows": self._rows, "_compute": self._compute, "_elsewhere": self._elsewhere}
-        return state | {"_kept": {}, "_drawn": {}}
+        return {"_rows": self._rows, "_elsewhere": self._elsewhere, "_kept": {}, "_drawn": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -176,15 +172,11 @@ class PackFiles:
         Where they are, and of which rows.
     check
         Compares them with their hashes, like all other files of the folder.
-    mapped
-        Called with every pack that is mapped.
     """
 
-    def __init__(
-        self, folder: Path, rows: int, fingerprint: str, check: DataCheck, mapped: Callable[[MappedArray], None]
-    ) -> None:
-        self._folder, self._rows, self._fingerprint = folder, rows, fingerprint
-        self._check, self._mapped = check, mapped
+    def __init__(self, folder: Path, rows: int, fingerprint: str, check: DataCheck) -> None:
+        self._folder, self._rows, self._fingerprint, self._check = folder, rows, fingerprint, check
+        self.mapped: list[MappedArray] = []
 
     def find(self, packing: Packing) -> Packed | None:
         """Return the lines of all rows if they were stored by this version, for these rows."""
@@ -197,7 +189,8 @@ class PackFiles:
             array = MappedArray(path, _FLOAT, self._rows * packing.width)
         except (OSError, ValueError, KeyError, TypeError, RowSourceError):
             return None  # missing or not as described: it will be made again
-        self._mapped(array)
+        self.mapped.append(array)
+        populate_in_background([array], spare_memory())
         return array.array.reshape(self._rows, packing.width)
 
     def keep(self, packing: Packing, pieces: Iterator[Packed]) -> Packed | None:
