@@ -19,9 +19,8 @@ from holdfast.ledger import exists, file_beside
 from holdfast.registry import Registry
 from holdfast.rows.columns import warn_of_zones
 from holdfast.rows.decks.deck import Deck, is_deck
-from holdfast.rows.disk.asked import asked
 from holdfast.rows.disk.folder import MANIFEST, FolderRows, Manifest
-from holdfast.rows.disk.ingest import ingest
+from holdfast.rows.disk.ingest import asked, ingest
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import FORMATS, SHEETS, scan_path, scan_paths
 from holdfast.rows.scans.remote import POSTGRES, scan_lake, scan_objects, scan_postgres

@@ -19,7 +19,7 @@ from holdfast.rows.decks.dealt import note_deal
 from holdfast.rows.decks.deck import Deck, deals_in, require_complete
 from holdfast.rows.decks.sorting import MOST
 from holdfast.rows.disk.folder import Manifest
-from holdfast.rows.disk.ingest import asked, unwritable
+from holdfast.rows.disk.ingest import unwritable
 from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.open import dialect_of, find_scan, known_ledger

@@ -15,6 +15,7 @@ import polars as pl
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.scans.files import FileScan, scan_path, scan_paths
+from holdfast.rows.scans.remote import REMOTE
 from holdfast.rows.scans.scan import BATCH
 from holdfast.rows.scans.texts import Dialect
 
@@ -32,8 +33,12 @@ def scan(table: Any) -> FileScan:
         if not files:
             raise InvalidArgument("source must be a Ray dataset that was read from Parquet files.", name="source")
         table = [Path("/" + each.removeprefix("file://").lstrip("/")) for each in files]
-    found = scan_paths(table, Dialect()) if isinstance(table, list | tuple) else scan_path(table, Dialect())
-    if found is None or found.format != "Parquet" or not found.files:
+    found = None
+    if isinstance(table, list | tuple):
+        found = scan_paths(table, Dialect())
+    elif not str(table).startswith(REMOTE):
+        found = scan_path(table, Dialect())
+    if found is None or found.format != "Parquet":
         raise InvalidArgument("source must be Parquet files for Ray, in folders that its workers see.", name="source")
     return found
 
