@@ -13,25 +13,23 @@ exponential   pick one of many candidates, better ones more likely
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
 """
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
+from numpy.random import Generator
+
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.statistic import Release, Statistic
+from holdfast.queries.query import Query
 from holdfast.registry import Registry
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-
-    from holdfast.guarantees.guarantee import Guarantee
-    from holdfast.guarantees.statistic import Release, Statistic
-    from holdfast.queries.query import Query
-    from holdfast.rows.draws import Order
-    from holdfast.rows.source import RowSource
+from holdfast.rows.draws import Order
+from holdfast.rows.source import RowSource
 
 
 class Mechanism(Protocol):
     """An algorithm box."""
 
     @classmethod
-    def under(cls, guarantee: "Guarantee", draws: int, order: "Order | None") -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return the mechanism with the numbers that the guarantee's terms fix.
 
         Parameters
@@ -47,7 +45,7 @@ class Mechanism(Protocol):
         ...
 
     @staticmethod
-    def rows_read(statistic: "Statistic", draws: int, rows: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """Return how many rows one release reads; refuse, before anything is charged, if a package is missing.
 
         Parameters
@@ -59,7 +57,7 @@ class Mechanism(Protocol):
         """
         ...
 
-    def release(self, query: "Query", source: "RowSource", rng: "Generator") -> "Release":
+    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
         """Draw, evaluate, add randomness, release.
 
         Parameters
