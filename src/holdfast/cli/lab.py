@@ -27,8 +27,7 @@ from holdfast.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport
-    from holdfast.lab.demo import Discovery, TourAnswer
-    from holdfast.lab.demo_checks import SecondAct
+    from holdfast.lab.demo import Discovery, SecondAct, TourAnswer
 
 ALL = "all"  # mechanisms to attack
 BROKEN_CODE = 1  # of a self-test

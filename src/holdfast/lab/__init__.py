@@ -8,7 +8,7 @@ attack          any analyst against any contender, in many worlds
 selftest        does a plan keep its promise?
 monitors        the monitors of the transfer theorems
 experiments     measurements of the paper's table and claims
-demo            a tour of the questions, and a discovery in noise; demo_checks: its second act
+demo            a tour of the questions, a discovery in noise, and a second act with checks
 plots           all figures
 """
 

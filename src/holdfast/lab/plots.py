@@ -13,8 +13,7 @@ from holdfast.questions.plot import need_matplotlib
 
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport
-    from holdfast.lab.demo import Discovery
-    from holdfast.lab.demo_checks import SecondAct
+    from holdfast.lab.demo import Discovery, SecondAct
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 ORANGE, SKY, BLACK, GRAY = "#e69f00", "#56b4e9", "#000000", "#777777"
@@ -229,62 +228,59 @@ def attack_picture(reports: Sequence["AttackReport"], path: Path) -> None:
 
 def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
     """Draw what plain means claim and what holdfast answers, question after question."""
-    pyplot = _pyplot()
-    from matplotlib.ticker import StrMethodFormatter
-
-    ours, naive, real = discovery.holdfast, discovery.naive, 100 * discovery.real
+    ours, naive = discovery.holdfast, discovery.naive
+    figure, axes = _beside_truth(100 * discovery.real)
     asked = [look.asked for look in naive]
     middle = [100 * look.value for look in ours]
     below = [100 * (look.value - look.low) for look in ours]
     above = [100 * (look.high - look.value) for look in ours]
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=150, layout="constrained")
-    axes.axhline(real, color=GRAY, linewidth=1, linestyle="--", zorder=2.5)
     axes.errorbar(asked, middle, yerr=(below, above), fmt="o", markersize=5, color=BLUE, ecolor=PALE_BLUE, elinewidth=5)
     axes.plot(asked, [100 * look.value for look in naive], color=VERMILLION, linewidth=2.2, marker=".", zorder=3)
     last = naive[-1]
     claim = f"plain mean: {100 * last.value:.1f}% ± {100 * (last.high - last.value):.1f}"
     distance = f"{discovery.error_bars:.0f} error bars from the truth"
-    lowest, highest = min(look.low for look in (*ours, *naive)), max(look.high for look in (*ours, *naive))
-    axes.set_ylim(100 * lowest - 0.9, 100 * highest + 0.9)  # room for a line of text
+    axes.set_ylim(top=100 * max(look.high for look in (*ours, *naive)) + 0.9)
     axes.text(0.99, 0.98, f"{claim}, {distance}", color=VERMILLION, ha="right", va="top", transform=axes.transAxes)
-    missed = f"holdfast: {discovery.misses} of {discovery.questions:,} intervals miss the truth"
-    axes.text(0.99, 0.02, missed, color=BLUE, ha="right", va="bottom", transform=axes.transAxes)
-    axes.text(1.01, real, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
     axes.set_xlabel(f"questions asked about the same {rows:,} rows")
     axes.set_ylabel("rows the rule gets right, %")
     axes.set_title("A rule found in pure noise: what is claimed, and the truth", loc="left")
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
-    pyplot.close(figure)
+    _write(figure, axes, path, f"holdfast: {discovery.misses} of {discovery.questions:,} intervals miss the truth")
 
 
 def second_act_picture(act: "SecondAct", path: Path) -> None:
     """Draw what the open half claims, what an overused holdout confirms, and what checks say."""
-    pyplot = _pyplot()
-    from matplotlib.ticker import StrMethodFormatter
-
+    figure, axes = _beside_truth(50)
     signals = [look.signals for look in act.looks]
     middle = [50 * (look.low + look.high) for look in act.looks]
     reach = [50 * (look.high - look.low) for look in act.looks]
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=150, layout="constrained")
-    axes.axhline(50, color=GRAY, linewidth=1, linestyle="--", zorder=2.5)
     axes.errorbar(signals, middle, yerr=reach, fmt="none", ecolor=PALE_BLUE, elinewidth=9)
     for label, color, shares in (
-        ("claimed by the\nopen half", ORANGE, [100 * look.open_half for look in act.looks]),
-        ("confirmed by a\nusual holdout", VERMILLION, [100 * look.holdout for look in act.looks]),
+        ("the open half claims", ORANGE, [100 * look.open_half for look in act.looks]),
+        ("a usual holdout confirms", VERMILLION, [100 * look.holdout for look in act.looks]),
     ):
         axes.plot(signals, shares, color=color, linewidth=2.2, marker="o", zorder=3)
-        axes.text(1.01, shares[-1], label, color=color, va="center", transform=axes.get_yaxis_transform())
-    missed = f"holdfast: {act.missed} of the intervals of {act.checks:,} checks miss the truth"
+        axes.annotate(label, (signals[-1], shares[-1]), (-6, 6), textcoords="offset points", color=color, ha="right")
     axes.set_ylim(bottom=100 * min(look.low for look in act.looks) - 1.5)
-    axes.text(0.99, 0.02, missed, color=BLUE, ha="right", va="bottom", transform=axes.transAxes)
-    axes.text(1.01, 50, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
     axes.set_ylim(top=100 * max(max(look.open_half, look.high) for look in act.looks) + 1.5)
     axes.set_xlabel(f"signals looked at, in one half of {act.rows:,} rows, and asked about on the other")
     axes.set_ylabel("rows the vote gets right, %")
     axes.set_title("A rule found in the open half: what confirms it, and what does not", loc="left")
+    _write(figure, axes, path, f"holdfast: {act.missed} of the intervals of {act.checks:,} checks miss the truth")
+
+
+def _beside_truth(truth: float) -> tuple[Any, Any]:
+    """Return a figure with one pair of axes, and a line at the truth, in percent."""
+    figure, axes = _pyplot().subplots(figsize=(8, 4.5), dpi=150, layout="constrained")
+    axes.axhline(truth, color=GRAY, linewidth=1, linestyle="--", zorder=2.5)
+    axes.text(1.01, truth, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
+    return figure, axes
+
+
+def _write(figure: Any, axes: Any, path: Path, missed: str) -> None:
+    from matplotlib.ticker import StrMethodFormatter
+
+    axes.text(0.99, 0.02, missed, color=BLUE, ha="right", va="bottom", transform=axes.transAxes)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path)
-    pyplot.close(figure)
+    _pyplot().close(figure)
