@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.tokens import dialect
+from holdfast.queries.tokens import AGGREGATES, STATEMENTS, dialect
 
 if TYPE_CHECKING:
     from sqlglot.tokens import Token  # type: ignore[attr-defined]
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 LONGEST_SELECT = 20_000  # characters
 MOST_LINES = 2**31  # the largest LIMIT and OFFSET
 
-# The accepted names of aggregates, and the one name used here for each.
-AGGREGATES = {
-    "AVG": "AVG", "MEAN": "AVG", "AVERAGE": "AVG", "COUNT": "COUNT", "COUNT_IF": "COUNT_IF", "COUNTIF": "COUNT_IF",
-    "SUM": "SUM",
-    "MEDIAN": "MEDIAN", "QUANTILE": "QUANTILE", "QUANTILE_CONT": "QUANTILE", "APPROX_QUANTILE": "QUANTILE",
-    "PERCENTILE_CONT": "PERCENTILE", "STDDEV": "STDDEV", "STDDEV_POP": "STDDEV", "STDDEV_SAMP": "STDDEV",
-    "STD": "STDDEV", "VARIANCE": "VARIANCE", "VAR": "VARIANCE", "VAR_POP": "VARIANCE",
-    "VAR_SAMP": "VARIANCE", "CORR": "CORR", "COVAR_POP": "COVAR", "COVAR_SAMP": "COVAR", "REGR_SLOPE": "SLOPE",
-}  # fmt: skip
 _OFFERED = "AVG, COUNT, SUM, MEDIAN, QUANTILE, STDDEV, VARIANCE, CORR, COVAR_POP and REGR_SLOPE"
 
 # What is refused, and the nearest thing that works.
@@ -59,9 +50,6 @@ _CLAUSES = {
     "TABLESAMPLE": "TABLESAMPLE is not available: which rows are drawn is decided here",
 }
 _JOINS = frozenset(["JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ASOF", "LATERAL", "POSITIONAL"])
-_STATEMENTS = frozenset(
-    ["INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "COPY", "SHOW", "DESCRIBE", "PRAGMA", "EXPLAIN"]
-)
 _COMMENT = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _EXAMPLE_ORDERED = "SELECT carrier, AVG(late) AS late FROM flights GROUP BY carrier ORDER BY late DESC LIMIT 3"
 _EXAMPLE = "SELECT AVG(dep_delay > 15) FROM flights WHERE month = 1"
@@ -253,7 +241,7 @@ def _refuse_elsewhere(tokens: "list[Token]") -> None:
     if words[:1] == ["WITH"]:
         raise InvalidQuery("WITH is not available: write the expression where it is used.")
     if words[:1] != ["SELECT"]:
-        got = f"; got {words[0]}. Write, for example:" if words and words[0] in _STATEMENTS else ", such as:"
+        got = f"; got {words[0]}. Write, for example:" if words and words[0] in STATEMENTS else ", such as:"
         raise InvalidQuery(f"A statement must be a SELECT{got} {_EXAMPLE}.")
     for place, word in enumerate(words):
         if word in ("UNION", "INTERSECT", "EXCEPT"):

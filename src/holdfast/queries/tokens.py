@@ -38,13 +38,19 @@ _SYMBOLS = frozenset([
     "L_PAREN", "R_PAREN", "COMMA", "PLUS", "DASH", "STAR", "SLASH", "MOD", "DPIPE", "EQ", "NEQ", "LT", "GT",
     "LTE", "GTE", "DCOLON", "CARET", "DSTAR", "NUMBER", "STRING",
 ])  # fmt: skip
-_AGGREGATES = frozenset([
-    "SUM", "AVG", "MEAN", "COUNT", "MIN", "MAX", "MEDIAN", "MODE", "STDDEV", "STDDEV_POP", "STDDEV_SAMP",
-    "VARIANCE", "VAR_POP", "VAR_SAMP", "QUANTILE", "QUANTILE_CONT", "PERCENTILE_CONT", "PERCENTILE_DISC",
-    "APPROX_COUNT_DISTINCT", "ARRAY_AGG", "STRING_AGG", "LIST", "GROUP_CONCAT", "CORR", "COVAR_POP",
-    "COVAR_SAMP", "BOOL_AND", "BOOL_OR", "EVERY", "FIRST", "LAST", "ANY_VALUE", "ARG_MAX", "ARG_MIN",
-    "HISTOGRAM", "ENTROPY", "SKEWNESS", "KURTOSIS", "PRODUCT", "FSUM",
-])  # fmt: skip
+# The accepted names of aggregates, and the one name used here for each.
+AGGREGATES = {
+    "AVG": "AVG", "MEAN": "AVG", "AVERAGE": "AVG", "COUNT": "COUNT", "COUNT_IF": "COUNT_IF", "COUNTIF": "COUNT_IF",
+    "SUM": "SUM", "MEDIAN": "MEDIAN", "QUANTILE": "QUANTILE", "QUANTILE_CONT": "QUANTILE",
+    "APPROX_QUANTILE": "QUANTILE", "PERCENTILE_CONT": "PERCENTILE", "STDDEV": "STDDEV", "STDDEV_POP": "STDDEV",
+    "STDDEV_SAMP": "STDDEV", "STD": "STDDEV", "VARIANCE": "VARIANCE", "VAR": "VARIANCE", "VAR_POP": "VARIANCE",
+    "VAR_SAMP": "VARIANCE", "CORR": "CORR", "COVAR_POP": "COVAR", "COVAR_SAMP": "COVAR", "REGR_SLOPE": "SLOPE",
+}  # fmt: skip
+_AGGREGATES = frozenset(AGGREGATES.keys() | {
+    "MIN", "MAX", "MODE", "PERCENTILE_DISC", "APPROX_COUNT_DISTINCT", "ARRAY_AGG", "STRING_AGG", "LIST",
+    "GROUP_CONCAT", "BOOL_AND", "BOOL_OR", "EVERY", "FIRST", "LAST", "ANY_VALUE", "ARG_MAX", "ARG_MIN", "HISTOGRAM",
+    "ENTROPY", "SKEWNESS", "KURTOSIS", "PRODUCT", "FSUM", "REGR_INTERCEPT", "REGR_R2",
+})  # fmt: skip
 _WINDOWS = frozenset([
     "OVER", "ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD",
     "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "WINDOW", "PARTITION",
@@ -55,7 +61,7 @@ _NONDETERMINISTIC = frozenset([
     "CLOCK_TIMESTAMP", "NEXTVAL", "CURRENT_USER", "USER", "SESSION_USER", "VERSION",
 ])  # fmt: skip
 _CLOCKS = frozenset(word for word in _NONDETERMINISTIC if "TIME" in word or "DATE" in word) | {"NOW", "TODAY"}
-_STATEMENTS = frozenset([
+STATEMENTS = frozenset([
     "SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "DROP", "CREATE", "ALTER", "TRUNCATE", "MERGE", "COPY",
     "ATTACH", "DETACH", "PRAGMA", "SHOW", "DESCRIBE", "EXPLAIN", "CALL", "EXECUTE", "GRANT", "REVOKE",
     "BEGIN", "COMMIT", "ROLLBACK", "UNION", "INTERSECT", "EXCEPT", "VALUES", "WHERE", "ORDER", "GROUP",
@@ -67,13 +73,15 @@ _AGGREGATE = "{} is an aggregate over many rows; a query must be an expression o
 _CHANGES = "{} changes from call to call; a query must depend on its row alone."
 _REFUSED = {  # words, and why they are refused
     ("MIN", "MAX"): f"{_AGGREGATE} LEAST(x, y) and GREATEST(x, y) compare values of one row.",
-    _AGGREGATES: f"{_AGGREGATE} Leave it out: the kind of question says what is computed; sql takes a SELECT.",
+    frozenset(
+        _AGGREGATES
+    ): f"{_AGGREGATE} Leave it out: the kind of question says what is computed; sql takes a SELECT.",
     _WINDOWS: "{} is a window over other rows; a query must be an expression over one row.",
     _CLOCKS: f"{_CHANGES} Write the day or the time itself, such as DATE '2024-12-31'.",
     _NONDETERMINISTIC: _CHANGES,
     ("SELECT",): _NO_STATEMENT + "a SELECT of aggregates is asked with sql.",
     ("WHERE",): _NO_STATEMENT + "leave out WHERE. Which rows count is a condition of its own.",
-    _STATEMENTS: _NO_STATEMENT + "got {}.",
+    STATEMENTS: _NO_STATEMENT + "got {}.",
     ("SIMILAR", "RLIKE", "GLOB"): "{} is not allowed; use LIKE, CONTAINS, STARTS_WITH or ENDS_WITH.",
     ("AT",): "AT TIME ZONE is not allowed; timestamps are in UTC throughout.",
     ("INTERVAL",): "INTERVAL is not allowed; add whole days to a date, or use DATE_DIFF.",

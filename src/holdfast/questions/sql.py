@@ -21,7 +21,8 @@ from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.parse import from_text
-from holdfast.queries.select import AGGREGATES, Item, Key, Select, read_select, whole_number
+from holdfast.queries.select import Item, Key, Select, read_select, whole_number
+from holdfast.queries.tokens import AGGREGATES
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.estimate import Estimate, rounded_alike

@@ -63,6 +63,8 @@ ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "when": [0.5] * 
         ("d > 15 AS late", "leave out AS late", "d > 15"),
         ("WHERE d > 15", "leave out WHERE", "d > 15"),
         ("AVG(d)", "the kind of question says what is computed", "d > 15"),
+        ("COUNTIF(d > 3)", "the kind of question says what is computed", "d > 3"),
+        ("STD(d)", "is an aggregate over many rows", "d > 3"),
         ("MAX(d, 3) > 5", "GREATEST(x, y)", "GREATEST(d, 3) > 5"),
         ("NVL(d, 0) > 3", "COALESCE(x, 0)", "COALESCE(d, 0) > 3"),
         ("int(d) > 3", "CAST(x AS BIGINT)", "CAST(d AS BIGINT) > 3"),
