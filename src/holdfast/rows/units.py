@@ -314,11 +314,20 @@ class Grouping:
         if first is None:
             return
         batches = chain([first], batches)
-        per_row = max(1.0, mean_bytes(first))
-        partitions = PARTITIONS if rows is None else min(MOST_PARTITIONS, ceil(rows * per_row / PARTITION_BYTES))
+        size = max(1.0, mean_bytes(first)) * (rows or 0)
+        partitions = PARTITIONS if rows is None else min(MOST_PARTITIONS, ceil(size / PARTITION_BYTES))
         if partitions <= 1:
-            yield self._sorted(pl.concat(list(batches)))
-            return
+            few, held = [], 0
+            for batch in batches:
+                few.append(batch)
+                held += all_bytes(batch)
+                if held > MOST_BYTES:  # later rows are longer than the first ones
+                    break
+            else:
+                yield self._sorted(pl.concat(few))
+                return
+            batches, partitions = chain(few, batches), PARTITIONS
+            del few
         spill = _Spill(self.unit, partitions, depth, hashed=keep is not None)
         for batch in batches:
             for part in batch.iter_slices(BATCH):
@@ -327,9 +336,9 @@ class Grouping:
         spill.write(self._next_file())
         if keep is not None and not self._categories:
             digests = [(digest.rows, digest.line()) for digest in self.digests]
-            keep({"bytes": per_row, "digests": digests} | spill.state())
+            keep({"bytes": spill.row_bytes, "digests": digests} | spill.state())
             self.kept = True
-        yield from self._by_partition(spill, per_row, depth)
+        yield from self._by_partition(spill, spill.row_bytes, depth)
 
     def _by_partition(self, spill: "_Spill", per_row: float, depth: int) -> Iterator[pl.DataFrame]:
         try:
@@ -366,7 +375,7 @@ class _Spill:
         self.rows = np.zeros(partitions, np.int64)
         self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit of each chunk
         self._waiting: list[tuple[pl.DataFrame, list[int]]] = []  # sorted by partition, and where each begins
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._bytes = 0
         self._chunks: list[tuple[Path, list[int]]] = []  # a file, and where each partition begins in it
         self._hashes: list[str] = []  # of the files, if `hashed`
 
@@ -377,7 +386,9 @@ class _Spill:
         order = np.argsort(number, kind="stable")  # numpy sorts 16 bits by counting, in linear time
         self._waiting.append((batch[order], [0, *np.cumsum(counts).tolist()]))
         self.rows += counts
-        self._waiting_bytes += all_bytes(batch)
+        size = all_bytes(batch)
+        self._bytes += size
+        self._waiting_bytes += size
         return self._waiting_bytes >= CHUNK_BYTES
 
     def write(self, path: Path) -> None:
@@ -401,6 +412,11 @@ class _Spill:
         self._chunks.append((path, places))
         if self._hashed:
             self._hashes.append(_hash_of(path))
+
+    @property
+    def row_bytes(self) -> float:
+        """How many bytes the values of a row have on average."""
+        return self._bytes / max(1, int(self.rows.sum()))
 
     def state(self) -> dict[str, Any]:
         """Return what `take_up` needs."""

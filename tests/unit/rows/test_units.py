@@ -19,6 +19,8 @@ from holdfast.rows.disk.partial import outdated_beside
 from holdfast.rows.draws import AllRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans import scan
+from holdfast.rows.scans.scan import all_bytes
 from holdfast.rows.units import Units
 from plain_query import PlainQuery, These
 
@@ -369,3 +371,26 @@ def test_one_row_of_every_unit_is_scanned(source: tuple[LocalRows, pl.DataFrame]
     assert rows.sample(PlainQuery(("late",), keep), AllRows(), rng).size == len(rows) == 300
     assert sum(seen) == 300
     assert frame.height > 300
+
+
+def test_long_rows_after_short_ones_are_grouped_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long the first rows are does not say how much memory all of them take."""
+    monkeypatch.setattr(units, "PARTITION_BYTES", 100_000)
+    monkeypatch.setattr(units, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(units, "CHUNK_BYTES", 200_000)
+    monkeypatch.setattr(scan, "BATCH_BYTES", 50_000)
+    real, sizes = units.Grouping._sorted, []
+
+    def sized(self: units.Grouping, frame: pl.DataFrame) -> pl.DataFrame:
+        sizes.append(all_bytes(frame))
+        return real(self, frame)
+
+    monkeypatch.setattr(units.Grouping, "_sorted", sized)
+    frame = pl.DataFrame(
+        {"who": [i % 400 for i in range(1_200)], "text": ["short"] * 1_000 + [f"{i} " * 2_000 for i in range(200)]}
+    )
+    frame.write_parquet(tmp_path / "t.parquet")
+    rows = open_rows(tmp_path / "t.parquet", unit="who")
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) < 400_000
+    assert rows.fingerprint == open_rows({name: frame[name] for name in frame.columns}).fingerprint

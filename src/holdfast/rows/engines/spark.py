@@ -13,7 +13,7 @@ import polars as pl
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.decks.cards import PLACE
 from holdfast.rows.engines import ENGINES, ROWS, SUMS, Engine, Task
-from holdfast.rows.scans.scan import BATCH, Origin, Scan
+from holdfast.rows.scans.scan import BATCH, Scan
 
 
 class SparkScan(Scan):
@@ -28,10 +28,6 @@ class SparkScan(Scan):
         """Take over the schema."""
         empty = pl.DataFrame(self.table.limit(0).toArrow())
         self.take_schema(empty.schema, [field.name for field in self.table.schema.fields if not field.nullable])
-
-    def origin(self) -> Origin:
-        """Return its name, without a state."""
-        return Origin(self.name, "")
 
     def rows(self) -> int | None:
         """Let Spark count the rows."""

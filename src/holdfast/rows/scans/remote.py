@@ -310,10 +310,6 @@ class PostgresScan(Scan):
             raise self._failed(problem) from None
         self.take_schema(found.schema)
 
-    def origin(self) -> Origin:
-        """Return the origin without a state: a database has no version."""
-        return Origin(self.where, "")
-
     def rows(self) -> int | None:
         """Count the rows of the snapshot."""
         try:

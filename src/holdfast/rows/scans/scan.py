@@ -71,9 +71,9 @@ class Scan(ABC):
     columns: dict[str, Storage]
     never_missing: Collection[str] = ()
 
-    @abstractmethod
     def origin(self) -> Origin:
-        """Return the table's current state."""
+        """Return the table's current state; by default, it is unknown, as of a stream."""
+        return Origin(self.where or self.name, "")
 
     def agrees(self, origin: Origin, types: Mapping[str, Type]) -> bool:
         """Whether a folder with this origin and columns of these types holds the table in its current state."""
@@ -86,9 +86,9 @@ class Scan(ABC):
     def open(self) -> None:
         """Read the schema; before that, only `origin`, `agrees` and `recall` may be called."""
 
-    @abstractmethod
     def rows(self) -> int | None:
-        """Count the rows without reading them; None if that is not possible."""
+        """Count the rows without reading them; None, as by default, if that is not possible."""
+        return None
 
     def moment(self) -> str:
         """Return a more precise state than `origin`: unchanged while nobody touches the table on this machine."""
@@ -251,10 +251,6 @@ class LazyFrameScan(LazyScan):
         """Return the frame as it was given."""
         return self._given
 
-    def origin(self) -> Origin:
-        """Return the origin without a state, which is unknown."""
-        return Origin(self.name, "")
-
     def rows(self) -> int | None:
         """Unknown: counting would run the frame once more."""
         return None
@@ -284,14 +280,6 @@ class StreamScan(Scan):
         required = [field.name for field in self._reader.schema if not field.nullable]
         empty = pl.DataFrame(self._reader.schema.empty_table())
         self.take_schema(empty.schema, required)
-
-    def origin(self) -> Origin:
-        """Return the origin without a state, which is unknown."""
-        return Origin(self.name, "")
-
-    def rows(self) -> int | None:
-        """Unknown."""
-        return None
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Read the stream. Its errors may quote values, so only their type is passed on."""
