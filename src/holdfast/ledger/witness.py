@@ -196,7 +196,7 @@ class FileWitness:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold a lock on the file; beginning a ledger takes some milliseconds, splitting rows as long as writing them."""
+        """Hold a lock on the file: beginning a ledger takes milliseconds, splitting rows as long as writing them."""
         descriptor = None
         with suppress(OSError):  # data in a read-only folder has no witness beside it
             descriptor, _ = self._file or self._open()
