@@ -66,6 +66,9 @@ def ask(
       holdfast ask flights.parquet "dep_delay > 15"
       holdfast ask flights.parquet distance --within 0 5000
       holdfast ask flights.parquet distance --within 0 5000 --where "carrier = 'UA'"
+    Several groups, the difference of two:
+      holdfast ask flights.parquet "dep_delay > 15" --by carrier --groups UA,AA,DL
+      holdfast ask flights.parquet "dep_delay > 15" --kind difference --group "carrier = 'UA'" --other "carrier = 'AA'"
     A histogram, a quantile, a fit:
       holdfast ask flights.parquet carrier --kind histogram --categories UA,AA,DL
       holdfast ask flights.parquet dep_delay --kind histogram --bins 0,15,60

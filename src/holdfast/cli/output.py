@@ -239,13 +239,30 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         r" holdfast open DATA --types '\1=number'.",
     ),
     (
-        r"^A mean needs numbers or yes-or-no values; '(\w+)' is text\.(.*)$",
+        r"^A mean needs numbers or yes-or-no values; '\W?(\w+)\W?' is text\.( Ask for .* a histogram\.)$",
         r"A mean needs numbers or yes-or-no values; '\1' is text.\2 If it should be numbers, this shows which value of"
         r" a CSV file is not: holdfast open DATA --types '\1=number'.",
     ),
     # Only in the library's own wording: a quoted question may compare a column of the same name.
     (rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}"),
 )
+
+
+OPEN = "holdfast open DATA"
+
+
+def _open_again(message: str) -> str:
+    """Return `OPEN` with the data that the running command names, and what else was said about their file."""
+    context = click.get_current_context(silent=True)
+    if OPEN not in message or context is None or not isinstance(context.params.get("data"), str):
+        return OPEN
+    words = ["holdfast", "open", context.params["data"]]
+    for option in context.command.params if context.info_name == "open" else ():
+        flag, value = option.opts[0], context.params.get(option.name or "")
+        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
+        if given and isinstance(option, click.Option) and isinstance(value, str) and flag not in message:
+            words += [flag, value]
+    return shlex.join(words)
 
 
 def spell(message: str, flags: Mapping[str, str]) -> str:
@@ -262,6 +279,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
         message = message.replace(argument, flag)
     for pattern, written in _PATTERNS:
         message = re.sub(pattern, written, message)
+    message = message.replace(OPEN, _open_again(message))
     if not flags:
         return message
     name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"

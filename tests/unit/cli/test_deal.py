@@ -1,6 +1,8 @@
 """`holdfast deal` and `holdfast deck`, and CSV files as others write them."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -49,11 +51,29 @@ def test_a_deck_with_checks(
     assert json.loads(run(capsys, "deck", "events.deck", "--json")[1])["left"] == 100_000
 
 
+def test_what_to_try_next_keeps_what_was_said_about_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my sums.csv").write_bytes("Straße;Betrag\na;1,5\nb;2,5\n".encode("latin-1"))
+    words = ["open", "my sums.csv"]
+    for said in (["--encoding", "latin-1"], ["--separator", ";"], ["--decimal", ","]):
+        code, _, err = run(capsys, *words)
+        tried, *_ = re.findall(r"(holdfast open .*?)(?:; if|\.$)", err, re.MULTILINE)
+        found = shlex.split(tried)[1:]
+        assert sorted(found) == sorted([*words, *said]), (code, err)
+        words = found
+    code, _, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    _, _, err = run(capsys, "ask", "my sums.csv", "Straße")
+    assert err.count("If it should be numbers") == 1
+
+
 def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;n/a\n2;3\n")
     code, _, err = run(capsys, "open", str(path))
-    assert (code, "say so: holdfast open DATA --separator ';'" in err) == (7, True)
+    assert (code, f"say so: holdfast open {path} --separator ';'" in err) == (7, True)
     assert run(capsys, "open", str(path), "--separator", ";", "--null-values", "n/a")[0] == 0
     code, out, _ = run(capsys, "open", str(path), "--json")
     assert [column["type"] for column in json.loads(out)["columns"]] == ["integer", "integer"]

@@ -252,7 +252,7 @@ def test_what_is_noted_when_opening_is_said_before_a_refusal(
     with pytest.raises(SystemExit):
         main(["ask", str(path), "delay > 3"])
     noted, *_, refused = capsys.readouterr().err.splitlines()
-    assert noted.endswith("holdfast open DATA --null-values NA.")
+    assert noted.endswith(f"holdfast open {path} --null-values NA.")
     assert refused.startswith("'delay' is text; > 3 compares numbers.")
 
 
