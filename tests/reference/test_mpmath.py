@@ -7,12 +7,13 @@ from itertools import product
 from math import prod
 
 import mpmath
+import numpy as np
 import pytest
 from mpmath import mp, mpf
 
 from holdfast.guarantees import information, posterior
 from holdfast.guarantees.mathematics import concentration, privacy, special
-from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl, kl_lower, kl_upper
+from holdfast.guarantees.mathematics.concentration import clopper_pearson, clopper_pearsons, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
 
@@ -178,6 +179,23 @@ def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta, sci
             assert upper_tail(trials - count, trials, 1 - mpf(high)) <= mpf(beta) / 2
             inside = max(mpf(high) * (1 - mpf(10) ** -8) - mpf(10) ** -15, mpf(count) / trials)
             assert upper_tail(trials - count, trials, 1 - inside) > mpf(beta) / 2
+
+
+@pytest.mark.parametrize("trials", [1, 30, 750, 4_999, 5_001, 12_000])  # on both sides of where quantiles are scipy's
+@pytest.mark.parametrize("beta", [0.05, 1e-6, 1e-12])
+@pytest.mark.parametrize("each", [True, False])  # whether trials and level are given for each count
+def test_ends_of_many_counts_at_once_are_rounded_outwards(trials, beta, each):
+    counts = np.unique([0, 1, 2, 3, 9, trials // 20, trials // 7, trials // 3, trials // 2, trials - 2, trials])
+    counts = np.tile(counts[(counts >= 0) & (counts <= trials)], 4)
+    given = (np.full(counts.size, trials), np.full(counts.size, beta)) if each else (trials, beta)
+    lows, highs = clopper_pearsons(counts, *given)
+    for count, low, high in set(zip(counts.tolist(), lows.tolist(), highs.tolist(), strict=True)):
+        for end, seen in ((mpf(low), count), (1 - mpf(high), trials - count)):
+            if seen == 0 or end <= 0:
+                continue
+            assert upper_tail(seen, trials, end) <= mpf(beta) / 2
+            near = end + end * (1 - end) * mpf("2e-8") + mpf("2e-15")
+            assert near >= 1 or upper_tail(seen, trials, near) >= mpf(beta) / 2 * (1 - mpf("1e-12"))
 
 
 @pytest.mark.parametrize("sigmas", [0.1, 1, 5, 30])
