@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import Cost, Drawn, open_ledger, sqlite
+from holdfast.ledger import Cost, Drawn, open_ledger, sqlite_file
 from holdfast.ledger.database import DatabaseTransaction
 from ledger_writer import DATASET, FINGERPRINT, begun, commit, environment, terms, write
 
@@ -247,24 +247,24 @@ def test_another_file_system_mounted_over_the_folder_is_noticed(path, monkeypatc
             return SimpleNamespace(st_dev=there.st_dev + 1, **{field: getattr(there, field) for field in fields})
 
         with monkeypatch.context() as patched:
-            patched.setattr(sqlite.os, "stat", mounted)
+            patched.setattr(sqlite_file.os, "stat", mounted)
             with pytest.raises(LedgerUnavailable, match="moved or replaced"):
                 commit(ledger, "new", charge=10**6)
 
 
 def test_the_log_is_looked_at_only_after_its_folder_has_changed(path, monkeypatch):
     """Each look would make the next commit slower: Linux then dates the next change of the log more finely."""
-    look, looks = sqlite._inode, []
+    look, looks = sqlite_file._inode, []
     with begun(path) as ledger:
         commit(ledger)
         log_only = lambda name: name.endswith("-wal") and looks.append(name)  # noqa: E731
-        monkeypatch.setattr(sqlite, "_inode", lambda name: log_only(name) or look(name))
-        monkeypatch.setattr(sqlite, "_TICK", 10**18)
+        monkeypatch.setattr(sqlite_file, "_inode", lambda name: log_only(name) or look(name))
+        monkeypatch.setattr(sqlite_file, "_TICK", 10**18)
         for _ in range(3):  # the folder changed just now, and once more in the same tick would not show
             commit(ledger)
         assert set(looks) == {f"{path}-wal"}
         assert len(looks) >= 3
-        monkeypatch.setattr(sqlite, "_TICK", 0)
+        monkeypatch.setattr(sqlite_file, "_TICK", 0)
         looks.clear()
         for _ in range(3):
             commit(ledger)

@@ -36,8 +36,10 @@ TRACED = (
     "ledger/database.py",
     "ledger/ledger.py",
     "ledger/sqlite.py",
+    "ledger/sqlite_file.py",
     "ledger/concurrency.py",
     "ledger/places.py",
+    "ledger/underway.py",
     "ledger/witness.py",
     "contextlib.py",
 )
@@ -210,7 +212,7 @@ def test_what_is_written_is_shown_whatever_becomes_of_the_turn(tmp_path, monkeyp
     def stale(_):
         raise OSError(116, "Stale file handle")
 
-    monkeypatch.setattr("holdfast.ledger.concurrency.LockFile.release", stale)
+    monkeypatch.setattr("holdfast.ledger.sqlite_file.LockFile.release", stale)
     got = wait_together(ledger, lambda number: commit(ledger, number, place=places[number]))
     assert sorted(entry.seq for entry, _ in got) == list(range(1, THREADS + 1))
 
@@ -973,7 +975,7 @@ def test_an_interrupt_while_connecting_leaves_no_file_open(tmp_path, monkeypatch
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holdfast.ledger.sqlite._inode", interrupted)
+    monkeypatch.setattr("holdfast.ledger.sqlite_file._inode", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # with its traceback, as an interactive session keeps it
         open_ledger(path, dataset="d", fingerprint="f d")
     assert kept

@@ -6,9 +6,10 @@ tree.py          a Merkle tree over their hashes
 verify.py        proof of one entry for somebody who does not have the ledger; re-checking a whole ledger
 memory.py        a store in the memory of this process
 database.py      a store in two tables of a database: sqlite.py (one file), postgres.py (a server)
-concurrency.py   one committing thread; forks; the queue of writing processes; one answer at a time to a question
+sqlite_file.py   the file of a ledger, its log and its lock file: are they still those that were opened?
+concurrency.py   one committing thread; forks; connections
 places.py        places that a process has taken ahead
-underway.py      questions that are being answered, in this process and in others
+underway.py      questions that are being answered, here and in other processes; one answer at a time to each
 ledger.py        the rules: begin, find, reserve, commit; what reads a ledger as it grows
 witness.py       witnesses, which remember the newest entry of a ledger, and with which the ledger is compared
 opening.py       finding a ledger at a location

@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
 from holdfast.ledger import chain
-from holdfast.ledger.database import Connection, Database
+from holdfast.ledger.concurrency import Connection
+from holdfast.ledger.database import Database
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, file_beside, store_at
 from holdfast.ledger.store import APART, APART_CHARGE, Cost, Head, Row, Store, Tip

@@ -1,4 +1,4 @@
-"""Threads and processes on one ledger: forks, the queue of writers, one committing thread, one answer at a time.
+"""Threads, processes and connections of one ledger: one committing thread, and forks.
 
 **One committing thread.** Writes that wait at the same time are committed together, safe from interrupts. Ctrl-C raises
 KeyboardInterrupt in the main thread between any two of its bytecodes: for example after a BEGIN, before the ROLLBACK
@@ -17,23 +17,17 @@ State that a child must not share with its parent (threads, locks, places taken 
 is reset in any other process. If an interrupt has ended the hook early, the child finds a connection open and refuses
 to use the file.
 
-**The queue of writers** is a lock file beside the ledger, on which processes wait. It serves only fairness and speed.
-SQLite lets one process write at a time, whether or not it holds this lock.
-
-**One answer at a time.** A thread that asks a question which is being answered waits for that answer instead of
-drawing again.
 """
 
 import _thread
+import ctypes
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
-from functools import partial
-from io import FileIO
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -212,41 +206,45 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(before=_before, after_in_parent=opening.release, after_in_child=opening.release)
 
 
-if sys.platform != "win32":
-    import fcntl
+class Connection(Protocol):
+    """The part of a driver's connection used here, in autocommit mode: transactions are begun explicitly."""
+
+    def execute(self, sql: Any, parameters: Any = ..., /) -> Any: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
 
 
-class LockFile:
-    """A lock file, opened when needed. It may be closed, which releases the lock, even while a thread waits for it."""
+class Closeable(Protocol):
+    """Something that holds a file or a connection."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.file: FileIO | None = None  # not its descriptor, which may be reused for another file once it is closed
+    def close(self) -> None: ...  # noqa: D102
 
-    def acquire(self) -> None:
-        """Wait for the lock without a time limit; continue without it if the file is closed meanwhile, as by a fork."""
-        if sys.platform != "win32":
-            file = self.file
-            if file is None:
-                file = self.file = FileIO(open_private(self._path), "r+")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except (ValueError, OSError):
-                if not file.closed:
-                    raise
 
-    def release(self) -> None:
-        """Release the lock."""
-        file = self.file
-        if sys.platform != "win32" and file is not None:
-            with suppress(ValueError):  # closed meanwhile
-                fcntl.flock(file, fcntl.LOCK_UN)
+class ConnectionSlot:
+    """One connection, opened when needed, used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.connection: Connection | None = None
+        self.connecting = False  # whether the thread that holds the lock is opening the connection
+        self.closing = False  # set before the connection is closed, for those who look without the lock
+        self.kept: Connection | None = None  # a connection that must never be closed
+        self.away: tuple[float, HoldfastError] | None = None  # when the database was last unreachable, and the error
 
     def close(self) -> None:
-        """Close the file."""
-        file, self.file = self.file, None
-        if file is not None:
-            file.close()
+        """Close the connection; the caller must hold the lock."""
+        if self.connection is not None:
+            self.closing = True
+            if self.connection is not self.kept:
+                self.connection.close()
+            self.connection = None  # after closing: a child forked in between must not take it for closed
+            self.closing = False
+
+    def keep(self) -> None:
+        """Never close the present connection, not even when the process ends."""
+        connection = self.connection
+        if connection is not None and connection is not self.kept:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # so it is never garbage-collected, either
+            self.kept = connection
 
 
 def open_private(path: Path) -> int:
@@ -258,97 +256,3 @@ def open_private(path: Path) -> int:
     if sys.platform != "win32":
         os.fchmod(descriptor, 0o600)
     return descriptor
-
-
-T = TypeVar("T")
-
-
-class _Turn:
-    """The turn to answer one question; whoever answers it holds the lock."""
-
-    __slots__ = ("lock", "owner", "waiting")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.owner: int | None = None  # the thread that answers, if the whole answer is made in one thread
-        self.waiting: deque[Callable[[], None]] = deque()
-
-    def call_waiting(self) -> None:
-        """Call all waiting callbacks; each is called once, even if several threads call this."""
-        while self.waiting:
-            try:
-                answered = self.waiting.popleft()
-            except IndexError:  # another thread was faster
-                return
-            answered()
-
-
-class InFlight(OfOneProcess):
-    """The questions that threads of this process are answering, by key.
-
-    `run` holds locks only by `with`, never across a generator, so that an interrupt cannot leave one held. A destructor
-    or signal handler that asks the question that its own thread is answering does not wait for itself.
-    """
-
-    def _forget(self) -> None:
-        """Drop all turns: the threads that hold the parent's locks do not exist in a forked child."""
-        self._turns: dict[str, _Turn] = {}
-
-    def run(self, key: str | None, work: Callable[[], T]) -> T:
-        """Do the work while no other thread does any with the same key; work without a key does not wait."""
-        if key is None:
-            return work()
-        self.check_process()
-        while True:
-            turn = self._turns.setdefault(key, _Turn())
-            if turn.owner == threading.get_ident():
-                return work()
-            with turn.lock:
-                if self._turns.get(key) is turn:  # otherwise this turn ended while the thread waited for it
-                    turn.owner = threading.get_ident()
-                    try:
-                        return work()
-                    finally:
-                        self._turns.pop(key, None)
-                        if turn.waiting:
-                            turn.call_waiting()
-
-    def run_all(self, keys: Sequence[str], work: Callable[[], T]) -> T:
-        """Do the work while no other thread does any with one of these keys.
-
-        The keys are locked in sorted order, so that two threads that want the same keys cannot deadlock.
-        """
-        if not keys:
-            return work()
-        first, *others = sorted(set(keys))
-        return self.run(first, partial(self.run_all, others, work))
-
-    def begin(self, key: str | None, when_free: Callable[[], None]) -> Callable[[], None] | None:
-        """Begin work with this key; return the function that ends it, callable in any thread.
-
-        Return None if somebody else is working with the key; `when_free` is then called when they have ended. Only for
-        threads that no interrupt reaches.
-        """
-        if key is None:
-            return _nothing
-        self.check_process()
-        while True:
-            turn = self._turns.setdefault(key, _Turn())
-            if turn.lock.acquire(blocking=False):
-                if self._turns.get(key) is turn:
-                    return partial(self._end, key, turn)
-                turn.lock.release()
-                continue
-            turn.waiting.append(when_free)
-            if self._turns.get(key) is not turn:  # they ended just now, perhaps before `when_free` was in the list
-                turn.call_waiting()
-            return None
-
-    def _end(self, key: str, turn: _Turn) -> None:
-        self._turns.pop(key, None)
-        turn.lock.release()
-        turn.call_waiting()
-
-
-def _nothing() -> None:
-    pass

@@ -4,7 +4,6 @@ Writers of one ledger must take turns anyway (each entry contains the hash of th
 connection would only wait inside the database instead of here. Reads are short and never wait for writers.
 """
 
-import ctypes
 import sys
 import threading
 import time
@@ -14,12 +13,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import finalize
 
 from holdfast.cancel import about_to_wait
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.concurrency import (
+    Closeable,
+    Connection,
+    ConnectionSlot,
     GroupCommitter,
     OfOneProcess,
     PendingWrite,
@@ -85,47 +87,6 @@ AWAY = {  # libpq's limits on how long a server may be silent, in seconds unless
     "keepalives_count": 2,
 }
 _LOOK = 0.01  # seconds between two checks, while a fork waits, whether a connection is still open
-
-
-class Connection(Protocol):
-    """The part of a driver's connection used here, in autocommit mode: transactions are begun explicitly."""
-
-    def execute(self, sql: Any, parameters: Any = ..., /) -> Any: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
-
-
-class Closeable(Protocol):
-    """Something that holds a file or a connection."""
-
-    def close(self) -> None: ...  # noqa: D102
-
-
-class ConnectionSlot:
-    """One connection, opened when needed, used by one thread at a time."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.connection: Connection | None = None
-        self.connecting = False  # whether the thread that holds the lock is opening the connection
-        self.closing = False  # set before the connection is closed, for those who look without the lock
-        self.kept: Connection | None = None  # a connection that must never be closed
-        self.away: tuple[float, HoldfastError] | None = None  # when the database was last unreachable, and the error
-
-    def close(self) -> None:
-        """Close the connection; the caller must hold the lock."""
-        if self.connection is not None:
-            self.closing = True
-            if self.connection is not self.kept:
-                self.connection.close()
-            self.connection = None  # after closing: a child forked in between must not take it for closed
-            self.closing = False
-
-    def keep(self) -> None:
-        """Never close the present connection, not even when the process ends."""
-        connection = self.connection
-        if connection is not None and connection is not self.kept:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # so it is never garbage-collected, either
-            self.kept = connection
 
 
 class DatabaseTransaction:

@@ -21,7 +21,6 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import tree
 from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest
-from holdfast.ledger.concurrency import InFlight
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -38,7 +37,7 @@ from holdfast.ledger.store import (
     Transaction,
     closed_error,
 )
-from holdfast.ledger.underway import Asking
+from holdfast.ledger.underway import Asking, InFlight
 from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
 from holdfast.ledger.witness import Watch, Witness, is_restore
 

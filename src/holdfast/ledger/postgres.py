@@ -15,7 +15,8 @@ from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import AWAY, ENTRIES, LEDGERS, TABLES, Connection, Database, Statements
+from holdfast.ledger.concurrency import Connection
+from holdfast.ledger.database import AWAY, ENTRIES, LEDGERS, TABLES, Database, Statements
 
 LOCK_TIMEOUT = 20  # seconds to wait for a lock
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables

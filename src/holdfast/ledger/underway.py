@@ -10,23 +10,31 @@ question that is named had not failed when it was the check's turn, and nobody c
 anything else that was said earlier, would not do: a process that is killed closes its files one after the other, and
 its end can be seen before its lock is gone. A process that does not answer in time, or reads another state of the
 ledger, is not counted, which is always safe.
+
+**One answer at a time.** A thread that asks a question which is being answered waits for that answer instead of
+drawing again.
 """
 
 import os
 import secrets
 import socket
 import sys
+import threading
 import time
 from _thread import start_new_thread
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakMethod
 
 from holdfast.errors import HoldfastError
 from holdfast.ledger.concurrency import OfOneProcess, close_before_forks, opening
 from holdfast.ledger.store import Cost, Place, Tip, Transaction
 
+T = TypeVar("T")
 PATIENCE = 0.1  # seconds to wait for the answers of all other processes together
 _OLD = 60.0  # seconds; nobody needs as long to begin to listen
 _MOST = 4_096  # bytes of an answer at a time
@@ -192,3 +200,94 @@ def _address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+class _Turn:
+    """The turn to answer one question; whoever answers it holds the lock."""
+
+    __slots__ = ("lock", "owner", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owner: int | None = None  # the thread that answers, if the whole answer is made in one thread
+        self.waiting: deque[Callable[[], None]] = deque()
+
+    def call_waiting(self) -> None:
+        """Call all waiting callbacks; each is called once, even if several threads call this."""
+        while self.waiting:
+            try:
+                answered = self.waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            answered()
+
+
+class InFlight(OfOneProcess):
+    """The questions that threads of this process are answering, by key.
+
+    `run` holds locks only by `with`, never across a generator, so that an interrupt cannot leave one held. A destructor
+    or signal handler that asks the question that its own thread is answering does not wait for itself.
+    """
+
+    def _forget(self) -> None:
+        """Drop all turns: the threads that hold the parent's locks do not exist in a forked child."""
+        self._turns: dict[str, _Turn] = {}
+
+    def run(self, key: str | None, work: Callable[[], T]) -> T:
+        """Do the work while no other thread does any with the same key; work without a key does not wait."""
+        if key is None:
+            return work()
+        self.check_process()
+        while True:
+            turn = self._turns.setdefault(key, _Turn())
+            if turn.owner == threading.get_ident():
+                return work()
+            with turn.lock:
+                if self._turns.get(key) is turn:  # otherwise this turn ended while the thread waited for it
+                    turn.owner = threading.get_ident()
+                    try:
+                        return work()
+                    finally:
+                        self._turns.pop(key, None)
+                        if turn.waiting:
+                            turn.call_waiting()
+
+    def run_all(self, keys: Sequence[str], work: Callable[[], T]) -> T:
+        """Do the work while no other thread does any with one of these keys.
+
+        The keys are locked in sorted order, so that two threads that want the same keys cannot deadlock.
+        """
+        if not keys:
+            return work()
+        first, *others = sorted(set(keys))
+        return self.run(first, partial(self.run_all, others, work))
+
+    def begin(self, key: str | None, when_free: Callable[[], None]) -> Callable[[], None] | None:
+        """Begin work with this key; return the function that ends it, callable in any thread.
+
+        Return None if somebody else is working with the key; `when_free` is then called when they have ended. Only for
+        threads that no interrupt reaches.
+        """
+        if key is None:
+            return _nothing
+        self.check_process()
+        while True:
+            turn = self._turns.setdefault(key, _Turn())
+            if turn.lock.acquire(blocking=False):
+                if self._turns.get(key) is turn:
+                    return partial(self._end, key, turn)
+                turn.lock.release()
+                continue
+            turn.waiting.append(when_free)
+            if self._turns.get(key) is not turn:  # they ended just now, perhaps before `when_free` was in the list
+                turn.call_waiting()
+            return None
+
+    def _end(self, key: str, turn: _Turn) -> None:
+        self._turns.pop(key, None)
+        turn.lock.release()
+        turn.call_waiting()
+
+
+def _nothing() -> None:
+    pass

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import Ledger, sqlite
-from holdfast.ledger.concurrency import LockFile, open_private
+from holdfast.ledger import Ledger, sqlite, sqlite_file
+from holdfast.ledger.concurrency import open_private
+from holdfast.ledger.sqlite_file import LockFile
 from ledger_writer import begun, commit
 
 if sys.platform == "win32":
@@ -129,7 +130,7 @@ def test_a_write_goes_on_when_the_file_is_closed_by_a_fork_at_that_moment(
             ledger._store._lock_file.close()
         flock(file, what)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("holdfast.ledger.concurrency.fcntl.flock", closed_just_before)
+    monkeypatch.setattr("holdfast.ledger.sqlite_file.fcntl.flock", closed_just_before)
     waiting = Asking(ledger)  # by the committer's thread
     waiting.join(10)
     assert waiting.got.seq == 2
@@ -162,7 +163,7 @@ def fork() -> None:
 def test_a_fork_at_the_moment_of_a_look_is_not_taken_for_a_log_that_somebody_removed(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_at = sqlite._inode
+    looked_at = sqlite_file._inode
 
     def forked_just_before(name: str) -> int | None:
         monkeypatch.undo()
@@ -171,7 +172,7 @@ def test_a_fork_at_the_moment_of_a_look_is_not_taken_for_a_log_that_somebody_rem
         forking.join(10)
         return looked_at(name)
 
-    monkeypatch.setattr(sqlite, "_inode", forked_just_before)
+    monkeypatch.setattr(sqlite_file, "_inode", forked_just_before)
     assert ledger.head.seq == 1
     assert commit(ledger).seq == 2
 

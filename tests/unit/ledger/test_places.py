@@ -22,10 +22,10 @@ from holdfast.ledger import Asking, Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger import places as places_module
 from holdfast.ledger.chain import Drawn
-from holdfast.ledger.concurrency import InFlight
 from holdfast.ledger.database import Database
 from holdfast.ledger.places import ProcessStock, Stock, give_back
 from holdfast.ledger.store import APART, Place, Reach, Transaction
+from holdfast.ledger.underway import InFlight
 from holdfast.session.session import Session
 
 ONE = Cost(10, 1)

@@ -17,10 +17,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict
-from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of, sqlite
+from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of, sqlite_file
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
+from holdfast.ledger.sqlite_file import SqliteFile
 from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import _SLOT, ProcessWitness, Watch
 
@@ -273,7 +274,7 @@ def test_an_old_copy_is_noticed_while_the_ledger_is_open(
         with pytest.raises((LedgerDamaged, LedgerUnavailable)):
             _ = session.budget if act == "look" else session.mean("x < 3")
         if replace is copied:
-            monkeypatch.delattr(SqliteStore, "_stays_before")  # what was made sure of once is not waited for again
+            monkeypatch.delattr(SqliteFile, "_stays_before")  # what was made sure of once is not waited for again
             with pytest.raises(LedgerDamaged, match="older copy was written into the file"):
                 _ = session.budget
 
@@ -300,7 +301,7 @@ def test_a_look_while_the_log_is_moved_into_the_file_says_nothing(
 def test_a_log_that_is_moved_slowly_is_waited_for_as_long_as_the_file_changes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_STILL", 0.1)
+    monkeypatch.setattr(sqlite_file, "_STILL", 0.1)
     with hf.Session(path) as session:
         session.mean("x > 0.1")
         store = session.ledger._store
