@@ -25,11 +25,12 @@ import json
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 from weakref import finalize
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable
@@ -79,41 +80,41 @@ class Seen(NamedTuple):
         return mine.seq > there.seq or (mine.seq == there.seq and mine.hash == there.hash)
 
 
-class Witness(Protocol):
+class Witness(ABC):
     """Remembers the newest state of the ledger for one content."""
 
-    @property
-    def name(self) -> str:
-        """The name of this witness, as the subject of a sentence."""
-        ...
+    name: str  # as the subject of a sentence
 
+    @abstractmethod
     def newest(self) -> Seen | None:
         """Return the newest state that was seen; None if no ledger was seen."""
-        ...
 
     def others(self) -> Seen | None:
         """Return what another process has stored here since this witness was last told; None if none has."""
-        ...
+        return None
 
+    @abstractmethod
     def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
-        ...
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Keep others with the same witness from beginning a ledger meanwhile."""
-        ...
-
+    @abstractmethod
     def accept(self, seen: Seen) -> None:
         """Remember this, even if it is older: the ledger has been restored and accounts for what was lost."""
-        ...
 
-    def close(self) -> None:
-        """Close files; may be called again."""
-        ...
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep others with the same witness from beginning a ledger meanwhile, if they could."""
+        return nullcontext()
+
+    def close(self) -> None:  # noqa: B027  most have nothing to close
+        """Write or close what is still open; may be called again."""
 
 
-class ProcessWitness:
-    """This process. It uses no lock, which a fork or a signal could leave held; a race loses at most one update."""
+class ProcessWitness(Witness):
+    """This process. It uses no lock, which a fork or a signal could leave held; a race loses at most one update.
+
+    It has no `others`, since every write is compared with what this process saw before it is made. Threads that begin
+    a ledger announce it, so none has to be kept from that.
+    """
 
     name = "this process"
     _seen: ClassVar[dict[str, Seen]] = {}
@@ -125,25 +126,14 @@ class ProcessWitness:
         """Return what any session of this process saw."""
         return self._seen.get(self._content)
 
-    def others(self) -> Seen | None:
-        """Return None: every write is compared with what this process saw before it is made."""
-        return None
-
     def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
         if seen.is_newer_than(self._seen.get(self._content)):
             self._seen[self._content] = seen
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Do nothing: threads that begin a ledger in this process announce it first."""
-        return nullcontext()
-
     def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""
         self._seen[self._content] = seen
-
-    def close(self) -> None:
-        """Do nothing: what was seen is remembered as long as the process lives."""
 
     @classmethod
     def forget_all(cls) -> None:
@@ -151,11 +141,12 @@ class ProcessWitness:
         cls._seen.clear()
 
 
-class FileWitness:
+class FileWitness(Witness):
     """A file with a slot of fixed size for every content, written in place, without waiting for the disk.
 
     It takes no lock to write: if two processes write at the same moment, the newer state may be overwritten by the
-    older one, until the next answer.
+    older one, until the next answer. The file is closed when this witness is garbage-collected, since another thread
+    may be writing.
     """
 
     def __init__(self, path: Path, content: str) -> None:
@@ -225,9 +216,6 @@ class FileWitness:
     def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""
         self._put(seen, always=True)
-
-    def close(self) -> None:
-        """Do nothing: another thread may be writing. The file is closed when this witness is garbage-collected."""
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         text = _record(self._content, seen)

@@ -20,7 +20,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -32,7 +32,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, ServiceUnavailable
-from holdfast.ledger import Seen
+from holdfast.ledger import Seen, Witness
 from holdfast.ledger.concurrency import open_private
 from holdfast.ledger.database import AWAY
 from holdfast.ledger.store import Tip
@@ -209,8 +209,11 @@ def translate_errors() -> Iterator[None]:
 EVERY = 1.0  # seconds
 
 
-class DatabaseWitness:
-    """Remembers one content in the server's database."""
+class DatabaseWitness(Witness):
+    """Remembers one content in the server's database.
+
+    The lock on the file beside the data keeps two servers from beginning a ledger at the same moment.
+    """
 
     name = "the server's database"
 
@@ -235,10 +238,6 @@ class DatabaseWitness:
         """Return what another server had written before this one last wrote; None if nothing, or if returned before."""
         other, self._other = self._other, None
         return other
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Do nothing: the lock on the file beside the data keeps two servers from beginning at the same moment."""
-        return nullcontext()
 
     def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered; write at most once a second, in another thread."""

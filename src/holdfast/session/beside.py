@@ -20,7 +20,6 @@ data. They may be changed at any time, because the range and the categories of a
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -224,30 +223,14 @@ def ledger_beside(rows: RowSource) -> Path | None:
     return None if rows.location is None else file_beside(rows.location)
 
 
-class FoundWitness:
+class FoundWitness(Witness):
     """A witness that is never told anything: what it says is found where the data are, each time it is asked."""
 
-    name: str
-
-    def newest(self) -> Seen | None:
-        """Return what there is to say."""
-        raise NotImplementedError
-
-    def others(self) -> None:
-        """Return None: nobody stores anything here."""
-
     def remember(self, seen: Seen) -> None:
-        """Do nothing, as above."""
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Keep nobody from anything."""
-        return nullcontext()
+        """Do nothing: nobody stores anything here."""
 
     def accept(self, seen: Seen) -> None:
         """Do nothing: a restored ledger goes on behind what this witness says."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class DeckWitness(FoundWitness):
