@@ -16,7 +16,7 @@ from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, Record
-from holdfast.questions.estimate import LONG, Estimate, Interval, outward, write_far
+from holdfast.questions.estimate import LONG, Estimate, Interval, outward, width, write_far
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -147,8 +147,8 @@ def difference(
         return _paired(context, query, minus or "", within, where, rows_per_query)
     built = build_difference(query, context.schema, group=group, other=other, within=within, where=where)
     draws = context.draws(built, rows_per_query)
-    span = built.bounds[1] - built.bounds[0]
-    check.scale("within", 2 * span)
+    check.scale("within", 2 * (built.bounds[1] - built.bounds[0]))
+    span = width(built.bounds)
 
     passes = (built,) if context.answering.difference_passes == 1 else built.each
 
@@ -181,8 +181,8 @@ def _paired(
         )
     pair = Quadratic((first, second), GAP)
     draws = context.draws(pair, rows_per_query)
-    span, covered = first.bounds[1] - first.bounds[0], context.answering.covers_slices
-    check.scale("within", 2 * span)
+    check.scale("within", 2 * (first.bounds[1] - first.bounds[0]))
+    span, covered = width(first.bounds), context.answering.covers_slices
     cuts = [0.0] if isinstance(first, Share) and isinstance(second, Share) else None  # all differences are -1, 0 or 1
 
     def run(drawing: Drawing) -> Result:

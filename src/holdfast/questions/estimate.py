@@ -110,12 +110,29 @@ def times(size: int, bounds: Interval) -> Interval:
     >>> times(3, (-0.5, 0.5)), times(3, (0.1, 1.1))
     ((-1.5, 1.5), (0.3, 3.3000000000000003))
     """
-    return bounds if size == 1 else (-_at_least(size, -bounds[0]), _at_least(size, bounds[1]))
+    return bounds if size == 1 else multiple(Fraction(size), bounds)
 
 
-def _at_least(size: int, end: float) -> float:
-    product = size * end
-    return product if Fraction(product) >= size * Fraction(end) else nextafter(product, inf)
+def multiple(of: Fraction, bounds: Interval) -> Interval:
+    """Return the bounds times a positive number, rounded outward."""
+    low, high = bounds
+    return -at_least(-of * Fraction(low)), at_least(of * Fraction(high))
+
+
+def width(bounds: Interval) -> float:
+    """Return how far apart the bounds are, rounded up."""
+    low, high = bounds
+    return at_least(Fraction(high) - Fraction(low))
+
+
+def at_least(exact: Fraction) -> float:
+    """Return the least number that is no smaller.
+
+    >>> at_least(Fraction(1, 2)), at_least(Fraction(1, 3)), 1 / 3
+    (0.5, 0.33333333333333337, 0.3333333333333333)
+    """
+    near = float(exact)
+    return near if Fraction(near) >= exact else nextafter(near, inf)
 
 
 def write_estimate(estimate: "Estimate | Answer", digits: int) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ and how it is computed from their results.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import wraps
 from math import inf, nan, sqrt
 from typing import Concatenate, ParamSpec
@@ -19,7 +20,7 @@ from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.queries.query import Composed
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
-from holdfast.questions.estimate import SAYS_NOTHING, Estimate, Interval, write_end
+from holdfast.questions.estimate import SAYS_NOTHING, Estimate, Interval, multiple, write_end
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
 from holdfast.questions.question import Context, Drawing, Question, Result
@@ -173,6 +174,11 @@ class MomentOf:
         """How wide the declared range of each number is."""
         return [high - low for low, high in (one.bounds for one in self.of)]
 
+    @property
+    def exact_spans(self) -> list[Fraction]:
+        """The same, without rounding."""
+        return [Fraction(high) - Fraction(low) for low, high in (one.bounds for one in self.of)]
+
 
 def of_one(
     context: Context,
@@ -254,7 +260,7 @@ def moment(
     reads: str,
     gives: str,
     work_out: Callable[[Stages], Ranged],
-    unit: Callable[..., float],
+    unit: Callable[..., float | Fraction],
     range_follows: bool = False,
 ) -> Kind[P, Answer]:
     """Register a kind of question and return it.
@@ -276,7 +282,7 @@ def moment(
     @wraps(signature)
     def build(context: Context, /, *args: P.args, **options: P.kwargs) -> Question:
         asked = signature(context, *args, **options)
-        times, covered = unit(*asked.spans), context.answering.covers_slices
+        times, covered = float(unit(*asked.spans)), context.answering.covers_slices
         if range_follows and not times * STEEPEST < inf:
             raise InvalidArgument(
                 "other_within must not be so much wider than within: the steepest slope would overflow. Declare ranges"
@@ -287,7 +293,8 @@ def moment(
 
         def run(drawing: Drawing) -> Result:
             found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
-            estimate, bounds = _in_units(found, within, times, rounded=range_follows)
+            exact = Fraction(unit(*asked.exact_spans))
+            estimate, bounds = _in_units(found, within, exact, rounded=range_follows)
             return estimate.to_result(bounds)
 
         def hint(cost: Cost) -> str | None:
@@ -297,7 +304,7 @@ def moment(
             for deviation in DEVIATIONS:
                 drawing = Imagined.spread(asked.of, certifying, deviation)
                 found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
-                estimate, _ = _in_units(found, within, times, rounded=range_follows)
+                estimate, _ = _in_units(found, within, Fraction(times), rounded=range_follows)
                 margin = float(write_end((estimate.high - estimate.low) / 2, 2, up=True))
                 parts.append(f"{deviation:.0%}: {'it will say nothing' if estimate.too_few else f'about ±{margin:,g}'}")
             return f"by the deviation, in parts of the declared range, {', '.join(parts)}; declare close ranges"
@@ -312,9 +319,9 @@ def moment(
     return kind
 
 
-def _in_units(found: Found, within: Interval, unit: float, *, rounded: bool) -> tuple[Estimate, Interval]:
-    """Return a moment and its range in the units of the question."""
-    (value, ends), (low, high) = found, (unit * end for end in within)
+def _in_units(found: Found, within: Interval, exact: Fraction, *, rounded: bool) -> tuple[Estimate, Interval]:
+    """Return a moment and its range in the units of the question: `exact` times as large."""
+    (value, ends), (low, high), unit = found, multiple(exact, within), float(exact)
     if rounded:
         low, high = float(write_end(low, 3, up=False)), float(write_end(high, 3, up=True))
     first, last = (min(high, max(low, unit * end)) for end in ends)

@@ -280,3 +280,23 @@ def test_a_margin_is_the_same_however_its_number_is_written(kind: str, query: st
         session.prepare(query, kind, margin=one).identity for one in (margin, float(margin), np.float64(margin))
     }
     assert len(identities) == 1
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.37, 0.07), (-0.29, 0.92), (-0.12, 0.11), (-0.74, 0.24)])
+def test_what_is_as_large_as_the_declared_ranges_allow_is_inside_its_interval(low: float, high: float) -> None:
+    """Half of the rows at either end: what the ranges imply may be rounded down."""
+    frame = pl.DataFrame({"x": [low, high] * 1_000, "y": [low, high] * 1_000, "g": [False, True] * 1_000})
+    rows = memory_rows(frame, name="t", complete=frame.columns)
+    session, span = (
+        Session(rows, queries=20, bounds={"x": (low, high), "y": (low, high)}),
+        Fraction(high) - Fraction(low),
+    )
+    for answer, exact in (
+        (session.variance("x"), span**2 / 4),
+        (session.std("x"), span / 2),
+        (session.covariance("x", "y"), span**2 / 4),
+        (session.difference("x", "g"), span),
+        (session.slope("x", "y"), 1),
+        (session.correlation("x", "y"), 1),
+    ):
+        assert answer.low <= exact <= answer.high

@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_stages_that_contradict_each_other_leave_everything_open() -> None:
 
     for moment in (variance_of, deviation_of):
         found, within = moment(Contradicting((), 1_000, True))
-        estimate, bounds = _in_units(found, within, 1.0, rounded=False)
+        estimate, bounds = _in_units(found, within, Fraction(1), rounded=False)
         assert (estimate.low, estimate.high) == bounds
 
 
@@ -164,7 +165,7 @@ def test_a_variance_that_seems_to_be_zero_or_less_is_no_error_and_no_upper_end_o
 
     for moment in (slope_of, correlation_of):
         found, within = moment(Contradicting((), 1_000, sliced))
-        estimate, bounds = _in_units(found, within, 1.0, rounded=moment is slope_of)
+        estimate, bounds = _in_units(found, within, Fraction(1), rounded=moment is slope_of)
         assert bounds[0] <= estimate.low <= estimate.high == bounds[1]
 
 
