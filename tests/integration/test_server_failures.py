@@ -10,11 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 
 import holdfast as hf
 from holdfast.cancel import Work, checkpoint
 from holdfast.service import api, datasets
+from holdfast.service import database as databases
 from holdfast.service.access import ServerState
 from holdfast.service.database import Reply, encode
 from holdfast.service.datasets import ServedDataset
@@ -256,3 +258,46 @@ def test_long_histories_are_written_outside_the_event_loop(server: Running, monk
             assert client.get(f"{API}/{path}").status_code == 200
     assert len(threads) == 3
     assert all(name.startswith("holdfast reads") for name in threads)
+
+
+def test_a_ledger_that_is_out_of_reach_hides_no_other_dataset(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("near", "far")]
+    for folder in folders:
+        folder.mkdir()
+    files = {folder.name: DatasetSettings(path=str(table(folder, rows=300))) for folder in folders}
+    with Running(Settings(datasets=files, port=0)) as server:
+        token = server.token("boss", admin=True)
+        with server.client(token) as client:
+            for name in files:
+                assert client.post(f"/api/v1/datasets/{name}/ask", json={"query": "weekend"}).status_code == 200
+            (ledger,) = (tmp_path / "far").glob("*.ledger")
+            ledger.rename(tmp_path / "elsewhere")
+            near, far = sorted(client.get("/api/v1/datasets").json()["datasets"], key=lambda one: one["name"] == "far")
+            assert near["budget"]["answers_given"] == 1
+            assert far == {
+                "name": "far",
+                "problem": "The ledger of far is out of reach or locked at the moment. Try again. The reason is in the"
+                " server's log, for the admin.",
+            }
+            assert list(client.get("/api/v1/me").json()["left"]) == ["near"]
+            assert 'dataset="near"' in client.get("/metrics").text
+            for path in ("/", "/admin", "/plan"):
+                for accept in ("text/html", "application/json"):
+                    shown = client.get(path, headers={"Accept": accept})
+                    assert shown.status_code == 200
+                    assert str(tmp_path) not in shown.text
+            assert "The ledger of far is out of reach" in client.get("/", headers={"Accept": "text/html"}).text
+            with hf.connect(server.url, token, dataset="near") as session:
+                assert session.mean("weekend").cached
+            is_error(client.get("/api/v1/datasets/far"), 503, "ledger_unavailable")
+        (tmp_path / "elsewhere").rename(ledger)
+
+
+def test_a_draw_that_took_longer_than_its_reservation_is_still_counted(server: Running) -> None:
+    served, token = server.state.datasets.get("flights", server.state.admin), server.token("ana", quota=5)
+    ana, quotas, work = server.state.tokens.authenticate(token), server.state.service.quotas, Work()
+    held = quotas.reserve(served, ana, [served.session.prepare("weekend")], work)
+    work.begun = True
+    databases.write(server.state.database.durable, delete(databases.reservations))  # as if two minutes had passed
+    held.close(hf.EvaluationFailed("after rows were drawn"))
+    assert quotas.lost("ana", "flights") == 1

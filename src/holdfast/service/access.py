@@ -24,9 +24,10 @@ from holdfast.questions.price import Budget
 from holdfast.service.ask import AskService, write_together
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets, ServedDataset
+from holdfast.service.errors import error_payload
 from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter, header
-from holdfast.service.monitoring import Metrics
+from holdfast.service.monitoring import Metrics, log_error
 from holdfast.service.schemas import QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore
@@ -77,8 +78,30 @@ class ServerState:
         self.rate_limits.take(token.id, PLAN_REQUESTS - 1)
 
     def budgets(self) -> list[tuple[str, Budget]]:
-        """Return the budget of every dataset."""
-        return [(served.name, served.session.budget) for served in self.datasets.visible(self.admin)]
+        """Return the budget of every dataset that is within reach."""
+        found = self.look_at_each(self.admin, lambda served: served.session.budget)
+        return [(name, one) for name, one in found.items() if not isinstance(one, HoldfastError)]
+
+    def overviews(
+        self, token: Token, look: Callable[[ServedDataset], dict[str, Any]] = ServedDataset.overview
+    ) -> list[dict[str, Any]]:
+        """Return what is public about each dataset; about one that is out of reach, what the problem is."""
+        return [
+            {"name": name, "problem": error_payload(one)["error"]} if isinstance(one, HoldfastError) else one
+            for name, one in self.look_at_each(token, look).items()
+        ]
+
+    def look_at_each(self, token: Token, look: Callable[[ServedDataset], Result]) -> dict[str, Result | HoldfastError]:
+        """Return what `look` returns for each dataset, or its error: one that is out of reach hides no other."""
+        found: dict[str, Result | HoldfastError] = {}
+        for served in self.datasets.visible(token):
+            try:
+                with served.naming:
+                    found[served.name] = look(served)
+            except HoldfastError as error:
+                log_error("failure", error, dataset=served.name, kind=error.kind)
+                found[served.name] = error
+        return found
 
     def probe(self) -> None:
         """Raise if no answer could be committed now; writes nothing."""

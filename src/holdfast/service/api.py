@@ -180,7 +180,7 @@ async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Resp
 async def overviews(request: Request) -> list[dict[str, Any]]:
     """Return everything public about the datasets that the caller's token allows."""
     state, token = state_of(request), token_of(request)
-    return await in_thread(request, lambda: [served.overview() for served in state.datasets.visible(token)])
+    return await in_thread(request, lambda: state.overviews(token))
 
 
 @_get("/datasets")
@@ -193,9 +193,8 @@ async def datasets(request: Request) -> Response:
 async def me(request: Request) -> Response:
     """Return your token without its secret, and what is left for it in each dataset."""
     state, token = state_of(request), token_of(request)
-    left = await in_thread(
-        request, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
-    )
+    found = await in_thread(request, lambda: state.look_at_each(token, lambda one: state.service.left(one, token)))
+    left = {name: one for name, one in found.items() if not isinstance(one, HoldfastError)}
     return json_response({"ok": True, "token": token.to_dict(), "left": left})
 
 
@@ -351,7 +350,8 @@ def compare_plans(
 
 def list_tokens(state: ServerState) -> list[dict[str, Any]]:
     """Return every token with the answers used under its name."""
-    used = {served.name: served.usage.by_analyst() for served in state.datasets.visible(state.admin)}
+    found = state.look_at_each(state.admin, lambda served: served.usage.by_analyst())
+    used = {name: counts for name, counts in found.items() if not isinstance(counts, HoldfastError)}
     return [
         token.to_dict()
         | {"active": state.tokens.is_active(token), "used": {name: counts[token.name] for name, counts in used.items()}}

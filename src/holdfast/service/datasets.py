@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, insert, select, update
+from sqlalchemy import Engine, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.cancel import Work
@@ -378,7 +378,7 @@ class QuotaReservation:
     def __init__(self, engine: Engine, served: ServedDataset, questions: Sequence[Question], work: Work) -> None:
         self._engine, self._served, self._questions, self._work = engine, served, questions, work
         self._costs: list[tuple[str | None, int]] = []  # of each question: its identity, and how many answers it takes
-        self._id = ""
+        self._held: dict[str, Any] = {}  # as the reservation is stored
 
     def open(self, analyst: str, quota: int) -> None:
         """Hold what the questions cost; refuse if less is left."""
@@ -388,14 +388,14 @@ class QuotaReservation:
         answers, now = sum(cost for _, cost in self._costs), time.time()
         if not answers:
             return
-        self._id, self._work.begun = secrets.token_hex(16), False  # an earlier look had a reservation of its own
-        held = {"id": self._id, "analyst": analyst, "dataset": dataset, "answers": answers}
+        self._work.begun = False  # an earlier look had a reservation of its own
+        self._held = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
         with write_transaction(self._engine) as connection:
             if self._engine.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"holdfast {dataset} {analyst}"))))
             connection.execute(delete(reservations).where(reservations.c.expires <= now))
             reserved = connection.scalar(_reserved(analyst, dataset))
-            connection.execute(insert(reservations).values(held | {"expires": now + RESERVATION_SECONDS}))
+            connection.execute(insert(reservations).values(self._held | {"expires": now + RESERVATION_SECONDS}))
         try:
             left = max(0, quota - self._served.usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
@@ -414,15 +414,17 @@ class QuotaReservation:
         Those are draws that were dropped since another process had answered first; and after an error, if rows were
         drawn, all of them, unless they are in the ledger after all, and counted there.
         """
-        if not self._id:
+        if not self._held:
             return
         failed = error is not None and self._work.begun
         if failed and isinstance(error, LedgerUnavailable):
             failed = not self._is_written()
         kept = sum(cost for identity, cost in self._costs if failed or identity in self._work.dropped)
-        this = reservations.c.id == self._id
-        keep = update(reservations).where(this).values(answers=kept, expires=FOREVER)
-        write(self._engine, keep if kept else delete(reservations).where(this))
+        ended = delete(reservations).where(
+            reservations.c.id == self._held["id"]
+        )  # unless it took so long that it is gone
+        keep = insert(reservations).values(self._held | {"answers": kept, "expires": FOREVER})
+        write(self._engine, *((ended, keep) if kept else (ended,)))
 
     def __enter__(self) -> None:
         pass

@@ -342,7 +342,7 @@ async def plan(request: Request) -> Response:
     """Compare all guarantees for the chosen rows, questions and margin."""
     form = forms.query_fields(request)
     solve = form.get("solve", "margin")
-    served = [one for one in await overviews(request) if one["budget"]["asks"] is None]
+    served = [one for one in await overviews(request) if "problem" not in one and one["budget"]["asks"] is None]
     asked = {
         "rows": forms.integer(form, "rows") or max((one["rows"] for one in served), default=1_000_000),
         "queries": forms.integer(form, "queries") or 1_000,
@@ -454,16 +454,18 @@ async def verify_form(request: Request, name: NameInPath) -> Response:
     return await _show_admin(request, act)
 
 
+def _overview_and_usage(served: ServedDataset) -> dict[str, Any]:
+    used = {str(name or "-"): used for name, used in served.usage.by_analyst().items()}
+    return served.overview() | {"used": used}
+
+
 async def _show_admin(request: Request, act: Act) -> Response:
     """Do what was requested, then show the page with its result."""
     state = state_of(request)
 
     def work() -> dict[str, Any]:
         result = {"secret": None, "done": None} | act(state)
-        datasets = [
-            one.overview() | {"used": {str(name or "-"): used for name, used in one.usage.by_analyst().items()}}
-            for one in state.datasets.visible(state.admin)
-        ]
+        datasets = state.overviews(state.admin, _overview_and_usage)
         folder = state.settings.data_folder is not None
         return {"tokens": list_tokens(state), "datasets": datasets, "data_folder": folder} | result
 
