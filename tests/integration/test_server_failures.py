@@ -245,7 +245,7 @@ def test_a_dataset_that_could_not_be_registered_is_not_served(
         assert given.get("trips", server.state.admin).session.dataset == "trips"
 
 
-def test_long_histories_are_written_outside_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_long_is_encoded_outside_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
 
     def noted(payload: dict[str, Any]) -> bytes:
@@ -253,10 +253,13 @@ def test_long_histories_are_written_outside_the_event_loop(server: Running, monk
         return encode(payload)
 
     monkeypatch.setattr(api, "encode", noted)
+    monkeypatch.setattr(databases, "encode", noted)
     with server.client(server.token()) as client:
         for path in ("history", "schema", "budget"):
             assert client.get(f"{API}/{path}").status_code == 200
-    assert len(threads) == 3
+        assert client.post(f"{API}/batch", json={"asks": [{"query": "weekend"}]}).status_code == 200
+        assert client.post(f"{API}/sql", json={"sql": "SELECT AVG(weekend) FROM flights"}).status_code == 200
+    assert len(threads) == 5
     assert all(name.startswith("holdfast reads") for name in threads)
 
 

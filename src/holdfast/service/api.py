@@ -104,7 +104,7 @@ class JsonResponse(Response):
 
 def json_response(payload: dict[str, Any]) -> Response:
     """Return compact JSON."""
-    return JsonResponse(payload.body if isinstance(payload, Reply) else encode(payload))
+    return JsonResponse(payload.encoded() if isinstance(payload, Reply) else encode(payload))
 
 
 def _json_body(request: Request) -> Any:

@@ -47,7 +47,7 @@ SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 
 Response = dict[str, Any]
-Outcome = Response | Callable[[], Response] | Unfinished | None
+Outcome = Reply | Callable[[], Reply] | Unfinished | None
 Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
@@ -73,7 +73,7 @@ class AskService:
 
     def ask(
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
-    ) -> Awaitable[Response]:
+    ) -> Awaitable[Reply]:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
         new = partial(AskRequest, self, name, token, asked, key, work)
@@ -82,26 +82,25 @@ class AskService:
 
     async def batch(
         self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone | None = None
-    ) -> Response:
+    ) -> Reply:
         """Answer several questions, all of them or none; a refusal says which question it is about."""
         check_key(key)
         self._limits.take(token.id, len(asks) - 1)
         await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
-        return await self._answered(name, token, asks, key, gone)
+        response = await self._answered(name, token, asks, key, gone)
+        await self._lanes.reads.run(token.name, response.encoded)
+        return response
 
-    async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Response:
+    async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Reply:
         """Answer a SELECT. One that the budget or the quota cannot pay for is refused as a whole."""
         check_key(key)
         selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
         results = (await self._answered(name, token, asks, key, gone))["results"]
-        frame = selected.frame([read_answer(one["answer"]) for one in results])
-        table = {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.rows()]}
-        left = await self._lanes.reads.run(token.name, partial(self._left, name, token))
-        return {"ok": True, "dataset": name, **table, "results": results, "left": left}
+        return await self._lanes.reads.run(token.name, partial(self._table, name, token, selected, results))
 
     def _answered(
         self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, gone: Gone | None
-    ) -> Awaitable[Response]:
+    ) -> Awaitable[Reply]:
         """Answer several questions together, in the lane for heavy work."""
         work = Work(self._tick)
         act = partial(self._together, name, token, asks, key, work)
@@ -162,7 +161,7 @@ class AskService:
 
     # -- several questions, in a thread -------------------------------------------------------------------------------
 
-    def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Response:
+    def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Reply:
         """Answer all questions together; with a key, only once."""
         served, keys = self.datasets.get(name, token), self.idempotency
         request = digest("batch", name, *(ask.canonical() for ask in asks))
@@ -215,8 +214,14 @@ class AskService:
         facts = {"text": str(prices), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | prices.to_dict() | facts
 
-    def _left(self, name: str, token: Token) -> dict[str, Any]:
-        return self.left(self.datasets.get(name, token), token)
+    def _table(self, name: str, token: Token, selected: Selected, results: list[Response]) -> Reply:
+        """Return the table of a SELECT, encoded, and what is left."""
+        frame = selected.frame([read_answer(one["answer"]) for one in results])
+        left = self.left(self.datasets.get(name, token), token)
+        rows = [plain(list(row)) for row in frame.rows()]
+        response = Reply(ok=True, dataset=name, columns=frame.columns, rows=rows, results=results, left=left)
+        response.encoded()
+        return response
 
     def _check(self, name: str, token: Token, asks: list[AskIn]) -> None:
         """Refuse a batch as a whole if a question in it cannot be read, before anything is asked."""
@@ -259,7 +264,7 @@ class AskRequest(Unfinished):
         self._session = self._served.session_of(token.name)
         self._asked, self._answering = asked, self._session.answering
 
-    def look_up(self) -> Response | None:
+    def look_up(self) -> Reply | None:
         """Return the response if the question was answered before; draw nothing."""
         with self._served.naming:
             before = self._prepare()
@@ -281,7 +286,7 @@ class AskRequest(Unfinished):
                 return self.finish
             return self._prepared.answered(partial(self._draw, again))
 
-    def respond(self, outcome: AnyAnswer | Exception) -> Response | Exception:
+    def respond(self, outcome: AnyAnswer | Exception) -> Reply | Exception:
         """Return the response after the commit, or the error, which is for this caller alone."""
         try:
             with self._served.naming:
@@ -295,7 +300,7 @@ class AskRequest(Unfinished):
         except Exception as error:  # noqa: BLE001  the others that were written together are not affected
             return error
 
-    def finish(self) -> Response:
+    def finish(self) -> Reply:
         """Answer in this thread, with all the looks that follow."""
         with self._served.naming:
             answer = self._prepared.answered(self._answer)
@@ -308,7 +313,7 @@ class AskRequest(Unfinished):
                     break  # keep the result of the looks so far, which is paid for
             return self._response(answer)
 
-    def _prepare(self) -> Response | None:
+    def _prepare(self) -> Reply | None:
         """Read, check and price the question. If its key was used before, return the response that was given then."""
         ask, ledger_key = self._asked(), None
         if self._key is not None:
@@ -348,7 +353,7 @@ class AskRequest(Unfinished):
     def _reserve(self, question: Question) -> QuotaReservation:
         return self._service.quotas.reserve(self._served, self._token, [question], self._work)
 
-    def _response(self, answer: AnyAnswer) -> Response:
+    def _response(self, answer: AnyAnswer) -> Reply:
         service, served, token = self._service, self._served, self._token
         service.metrics.count_answer(served.name, cached=answer.cached)
         response = service.response(served, token, answer)
@@ -379,10 +384,10 @@ class Caller:
     key: str | None
     work: Work
     gone: Gone | None
-    look_up: Callable[[], Response | None] | None = None
+    look_up: Callable[[], Reply | None] | None = None
     begun: bool = False  # whether a thread works on the request
 
-    async def answer(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Response:
+    async def answer(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Reply:
         """Return what `act` returns in the lane, continued in the lane for heavy work if it returns a function.
 
         Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too.
@@ -401,7 +406,7 @@ class Caller:
             if self.work.begun:
                 await asyncio.sleep(self.work.due - time.monotonic())
             raise
-        assert isinstance(outcome, dict)
+        assert isinstance(outcome, Reply)
         return outcome
 
     async def _outcome(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Outcome:

@@ -290,9 +290,8 @@ class Reply(dict[str, Any]):
     __slots__ = ("_body",)
     _body: bytes
 
-    @property
-    def body(self) -> bytes:
-        """The response as JSON."""
+    def encoded(self) -> bytes:
+        """Return the response as JSON."""
         if not hasattr(self, "_body"):
             self._body = encode(self)
         return self._body
@@ -348,7 +347,7 @@ class IdempotencyKeys:
 
     def store(self, token_id: str, key: str, request: str, response: Reply) -> None:
         """Keep a response; an earlier one under the same key takes precedence."""
-        response.body  # noqa: B018  what cannot be written fails here, for this caller alone
+        response.encoded()  # what cannot be encoded fails here, for this caller alone
         stored = _StoredResponse(request, response, time.time() + KEEP_SECONDS)
         self._unwritten.setdefault(_digest(token_id, key), stored)
         if not self._pending.is_set():
@@ -359,7 +358,7 @@ class IdempotencyKeys:
         with self._write_lock, self._cursor() as cursor:
             now = time.time()
             waiting = list(self._unwritten.items())
-            rows = [(digest, one.request, one.response.body.decode(), one.expires) for digest, one in waiting]
+            rows = [(digest, one.request, one.response.encoded().decode(), one.expires) for digest, one in waiting]
             cursor.execute("BEGIN")
             if now - self._swept > SWEEP_SECONDS:
                 self._swept = now

@@ -420,9 +420,7 @@ class QuotaReservation:
         if failed and isinstance(error, LedgerUnavailable):
             failed = not self._is_written()
         kept = sum(cost for identity, cost in self._costs if failed or identity in self._work.dropped)
-        ended = delete(reservations).where(
-            reservations.c.id == self._held["id"]
-        )  # unless it took so long that it is gone
+        ended = delete(reservations).where(reservations.c.id == self._held["id"])  # it may have expired
         keep = insert(reservations).values(self._held | {"answers": kept, "expires": FOREVER})
         write(self._engine, *((ended, keep) if kept else (ended,)))
 
