@@ -139,6 +139,25 @@ def test_a_table_that_was_dealt_has_no_second_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+@pytest.mark.parametrize("how", ["asked", "split"])
+def test_a_deck_has_no_second_budget_if_its_table_was_asked_while_it_was_dealt(tmp_path: Path, how: str) -> None:
+    """The attack: deal a file, which takes long, and ask it or split it meanwhile; then ask the deck."""
+    path = tmp_path / "t.csv"
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    deck = dealt(path, "t.deck")
+    deck.rename(tmp_path / "unfinished")  # as it is not there before the deal has ended
+    session = hf.Session(path) if how == "asked" else hf.hold_back(path)[1]
+    if how == "asked":
+        session.mean("x = 1")
+    session.close()
+    (tmp_path / "unfinished").rename(deck)
+    forget_all()  # as in another process
+    words = "These rows have a ledger already" if how == "asked" else "These rows were split into"
+    with pytest.raises(InvalidArgument, match=words):
+        hf.Session(deck)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 @pytest.mark.parametrize("shown", ["by answers", "in half"])
 def test_labels_that_were_shown_make_no_board_wherever_their_ledger_is(tmp_path: Path, shown: str) -> None:
     """The attack: ask the labels, with a ledger that is not beside them, or look at half of them; then seal all."""

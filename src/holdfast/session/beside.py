@@ -34,7 +34,7 @@ from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import DEALT, Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.node import with_article
-from holdfast.rows.decks.dealt import decks_beside, decks_of
+from holdfast.rows.decks.dealt import decks_beside, decks_of, table_ledger
 from holdfast.rows.decks.deck import Deck, Mark
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
@@ -245,16 +245,18 @@ class DeckWitness(FoundWitness):
         return Seen("", Tip(0, mark.ledger, 0, 0, "", *mark.taken)) if any(mark.taken) else None
 
 
-class OtherDecks(FoundWitness):
-    """The decks dealt from the same table: it has the ledger of any of them that is used, and no other."""
+class TableOfDeck(FoundWitness):
+    """The table of a deck, and all decks dealt from it: they have one ledger, that of any of them that is used."""
 
-    name = "another deck of the table"
+    name = "the table that was dealt"
 
     def __init__(self, deck: Deck) -> None:
         self._deck = deck
 
     def newest(self) -> Seen | None:
-        """Return the first entry of the ledger that used another deck."""
+        """Return the ledger of the table itself, or the first entry of the one that used another deck."""
+        if (begun := table_ledger(self._deck)) is not None:
+            return Seen(begun, Tip(0, "", 0, 0))
         for other, used in decks_beside(self._deck):
             if ledger := used.read().ledger:
                 return Seen(f"{DEALT}{other.name}", Tip(0, ledger, 0, 0))
@@ -291,7 +293,7 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return the witnesses beside the data, which remember how far its ledger had advanced, or what was dealt."""
     if rows.location is None:
         return []
-    return [*_file_witness(rows), OtherDecks(rows) if isinstance(rows, Deck) else DealtWitness(rows.location)]
+    return [*_file_witness(rows), TableOfDeck(rows) if isinstance(rows, Deck) else DealtWitness(rows.location)]
 
 
 def _file_witness(rows: RowSource) -> list[Witness]:

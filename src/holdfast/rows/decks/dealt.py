@@ -16,6 +16,7 @@ from pathlib import Path
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.ledger import file_beside
 from holdfast.rows.decks.deck import USED, Deck, UsedFile, deals_in
+from holdfast.rows.disk.asked import asked
 from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.open import target_of
 from holdfast.rows.scans.scan import Scan
@@ -59,6 +60,17 @@ def decks_beside(deck: Deck) -> Iterator[tuple[Path, UsedFile]]:
         for other in decks_of(table, state):
             if other != deck.location:
                 yield other, UsedFile(other / USED)
+
+
+def table_ledger(deck: Deck) -> str | None:
+    """Return the ledger that has begun on the table of a deck itself, such as while it was dealt."""
+    for state, table in _lines(deck.location):
+        with suppress(RowSourceError):  # nobody has opened it
+            rows = Manifest.read(table)
+            begun = asked(table, rows) if rows.source.state == state else None
+            if begun is not None:
+                return begun.ledger
+    return None
 
 
 def _note(folder: Path) -> Path:
