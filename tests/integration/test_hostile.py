@@ -22,6 +22,7 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
+from holdfast import board
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, RowSourceError
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
@@ -295,3 +296,25 @@ def test_of_two_who_split_at_one_instant_nobody_shows_what_the_other_holds(
         assert every.sort().to_list() == frame["x"].to_list()
     assert len(shown) > 1
     assert all(each == ids[0] for each in shown)
+
+
+ASK = "import sys, holdfast as hf; hf.Session(sys.argv[1]).mean('label')"
+
+
+def test_labels_are_not_asked_while_they_are_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: ask the labels between the look at whether anybody has, and the note that they are sealed."""
+    path, write = tmp_path / "t.parquet", board.write_private_rows
+    pl.DataFrame({"id": np.arange(ROWS), "label": np.arange(ROWS) % 2 == 0}).write_parquet(path)
+    asking: list[subprocess.Popen[bytes]] = []
+
+    def written(*args: Any, **options: Any) -> Any:
+        asking.append(subprocess.Popen([sys.executable, "-c", ASK, str(path)], stderr=subprocess.PIPE))
+        with suppress(subprocess.TimeoutExpired):
+            asking[0].wait(4.0)
+        return write(*args, **options)
+
+    monkeypatch.setattr(board, "write_private_rows", written)
+    hf.Board(path).close()
+    _, said = asking[0].communicate(timeout=60)
+    assert asking[0].returncode == 1
+    assert b"sealed as t.board.holdfast" in said

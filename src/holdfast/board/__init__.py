@@ -7,6 +7,7 @@ ledger, receipts, the server and its quotas work as in every session.
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -141,29 +142,30 @@ class Board:
             table = typed(read_table(labels, "labels"), labels)
         table = sealed_rows(table, id, target, unit, scored)
         whole = DEFAULT_CONFIDENCE if confidence is None else confidence
-        if confusion is not None:
-            check.probability(confidence=whole)
-            table = split_off(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
-            whole = 1 - PART * (1 - whole)
-        rows = store_sealed(table, labels, unit)
-        scale = scored.bounds[1] - scored.bounds[0]
-        standing = Ladder.grid(
-            len(rows),
-            confidence=whole,
-            step=step,
-            scale=scale,
-            about=about or LABELS,
-            metric=scored.name,
-            id=id,
-            target=target if scored.rule.targets else None,
-            low=scored.within[0],
-            high=scored.within[1],
-            clip=scored.clip,
-            classes=json.dumps(scored.classes),
-        )
-        self._open(rows, ledger, standing)
-        if isinstance(labels, str | Path):
-            leave_witness(Path(labels), self.session.ledger.head)
+        with _alone(labels):
+            if confusion is not None:
+                check.probability(confidence=whole)
+                table = split_off(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
+                whole = 1 - PART * (1 - whole)
+            rows = store_sealed(table, labels, unit)
+            scale = scored.bounds[1] - scored.bounds[0]
+            standing = Ladder.grid(
+                len(rows),
+                confidence=whole,
+                step=step,
+                scale=scale,
+                about=about or LABELS,
+                metric=scored.name,
+                id=id,
+                target=target if scored.rule.targets else None,
+                low=scored.within[0],
+                high=scored.within[1],
+                clip=scored.clip,
+                classes=json.dumps(scored.classes),
+            )
+            self._open(rows, ledger, standing)
+            if isinstance(labels, str | Path):
+                leave_witness(Path(labels), self.session.ledger.head)
 
     def _open(self, rows: LocalRows, ledger: str | Path | None, standing: Ladder | None = None) -> None:
         place, witnesses = ledger_beside(rows) if ledger is None else ledger, witnesses_beside(rows)
@@ -430,6 +432,13 @@ def split_off(
     if len(stored) != count or not table.filter(answering).equals(stored.frame(np.arange(len(stored)))):
         raise RowSourceError(f"{folder} contains rows of other labels, or another share of them. Move it away.")
     return table.filter(~answering)
+
+
+def _alone(labels: PredictionsLike) -> AbstractContextManager[None]:
+    """Keep other processes from asking or splitting a file of labels, or making a board of it, meanwhile."""
+    if not isinstance(labels, str | Path):
+        return nullcontext()
+    return FileWitness(file_beside(Path(labels)).with_suffix(".witness"), "").alone()
 
 
 def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
