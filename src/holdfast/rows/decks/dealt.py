@@ -16,8 +16,8 @@ from pathlib import Path
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.ledger import file_beside
 from holdfast.rows.decks.deck import USED, Deck, UsedFile, deals_in
-from holdfast.rows.disk.asked import asked
 from holdfast.rows.disk.folder import Manifest
+from holdfast.rows.disk.ingest import asked
 from holdfast.rows.open import target_of
 from holdfast.rows.scans.scan import Scan
 
