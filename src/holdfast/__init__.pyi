@@ -39,6 +39,7 @@ from holdfast.questions.answer import AnyAnswer as AnyAnswer
 from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices
 from holdfast.questions.batch import Questions as Questions
+from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer as ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer as DifferenceAnswer
@@ -50,7 +51,6 @@ from holdfast.questions.mean import GroupsAnswer as GroupsAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.plot import Picture as Picture
 from holdfast.questions.plot import plot as plot
-from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.decks.deal import deal as deal

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.ledger import Ledger
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 from holdfast.service import ask as asking
 from serving import Running, settings, table
 

@@ -24,7 +24,7 @@ from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 if TYPE_CHECKING:
     from holdfast.guarantees.plan import Plan
     from holdfast.ledger import Head, Witness
-    from holdfast.questions.price import Budget
+    from holdfast.questions.budget import Budget
 
 
 def budget(data: Data, ledger: Ledger = None, json: Json = False) -> None:
@@ -40,7 +40,7 @@ def budget(data: Data, ledger: Ledger = None, json: Json = False) -> None:
     if file is not None:
         from holdfast.guarantees.plan import Plan
         from holdfast.ledger import audit
-        from holdfast.questions.price import Budget
+        from holdfast.questions.budget import Budget
 
         found = audit(file)
         plan = Plan.from_dict(found.genesis["terms"], location=f"The ledger {found.location}")

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import HoldfastError, InvalidArgument, NotAllowed, NotSignedIn, ServiceUnavailable
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 from holdfast.service.ask import AskService, write_together
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets, ServedDataset

@@ -20,10 +20,11 @@ from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named, missing_verb
 from holdfast.questions.answer import AnyAnswer, record_of
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
+from holdfast.questions.budget import Budget
 from holdfast.questions.history import REGISTER, SCHEMA, standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.price import Price
 from holdfast.schema import Column, Schema
 
 PAGE_SIZE = 1_000

@@ -21,7 +21,7 @@ from holdfast.errors import InvalidArgument, MissingExtra
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head
 from holdfast.questions.answer import AnyAnswer
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 from holdfast.questions.verbs import AsyncVerbs, Verbs
 from holdfast.schema import Schema
 from holdfast.service.calls import Call, Calls, Payload, choose, names_of, require_ok

@@ -37,12 +37,13 @@ from holdfast.guarantees.request import DEFAULT_CONFIDENCE
 from holdfast.questions import kind_named
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
+from holdfast.questions.budget import Budget
 from holdfast.questions.estimate import Estimate
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.history import standings_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import plain
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.price import Price
 from holdfast.questions.question import Question
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema

@@ -29,7 +29,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from holdfast.errors import EvaluationFailed, HoldfastError
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 
 BATCH_SECONDS = 0.1
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -22,10 +22,11 @@ from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
+from holdfast.questions.budget import Budget
 from holdfast.questions.history import Standings, history_frame
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.price import Price
 from holdfast.questions.question import Question
 from holdfast.questions.sql import select
 from holdfast.questions.verbs import Verbs

@@ -10,7 +10,8 @@ import pytest
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import Answered, Spent
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 from planned import planned

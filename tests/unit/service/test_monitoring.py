@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 from holdfast.service import monitoring
 from holdfast.service.monitoring import LATENCY_BUCKETS, Metrics
 from serving import wait_until
