@@ -239,7 +239,8 @@ def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
     last = naive[-1]
     claim = f"plain mean: {100 * last.value:.1f}% ± {100 * (last.high - last.value):.1f}"
     distance = f"{discovery.error_bars:.0f} error bars from the truth"
-    axes.set_ylim(top=100 * max(look.high for look in (*ours, *naive)) + 0.9)
+    lowest, highest = min(look.low for look in (*ours, *naive)), max(look.high for look in (*ours, *naive))
+    axes.set_ylim(100 * lowest - 0.9, 100 * highest + 0.9)  # room for a line of text
     axes.text(0.99, 0.98, f"{claim}, {distance}", color=VERMILLION, ha="right", va="top", transform=axes.transAxes)
     axes.set_xlabel(f"questions asked about the same {rows:,} rows")
     axes.set_ylabel("rows the rule gets right, %")
@@ -255,11 +256,11 @@ def second_act_picture(act: "SecondAct", path: Path) -> None:
     reach = [50 * (look.high - look.low) for look in act.looks]
     axes.errorbar(signals, middle, yerr=reach, fmt="none", ecolor=PALE_BLUE, elinewidth=9)
     for label, color, shares in (
-        ("the open half claims", ORANGE, [100 * look.open_half for look in act.looks]),
-        ("a usual holdout confirms", VERMILLION, [100 * look.holdout for look in act.looks]),
+        ("claimed by the\nopen half", ORANGE, [100 * look.open_half for look in act.looks]),
+        ("confirmed by a\nusual holdout", VERMILLION, [100 * look.holdout for look in act.looks]),
     ):
         axes.plot(signals, shares, color=color, linewidth=2.2, marker="o", zorder=3)
-        axes.annotate(label, (signals[-1], shares[-1]), (-6, 6), textcoords="offset points", color=color, ha="right")
+        axes.text(1.01, shares[-1], label, color=color, va="center", transform=axes.get_yaxis_transform())
     axes.set_ylim(bottom=100 * min(look.low for look in act.looks) - 1.5)
     axes.set_ylim(top=100 * max(max(look.open_half, look.high) for look in act.looks) + 1.5)
     axes.set_xlabel(f"signals looked at, in one half of {act.rows:,} rows, and asked about on the other")
