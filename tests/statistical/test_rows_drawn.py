@@ -17,9 +17,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from holdfast.rows import drawers, draws
+from holdfast.rows import draws
 from holdfast.rows.draws import Indices, Selection, WithoutReplacement
 from holdfast.rows.open import open_rows
+from holdfast.rows.source import DividedRows
 from plain_query import PlainQuery
 
 FALSE_ALARM = 1e-6
@@ -72,7 +73,7 @@ def test_a_biased_draw_is_caught(
 
 
 def drawer_is_fair(kept: int, which: int, seed: int) -> bool:
-    divided = drawers.DividedRows(TABLE, b"k" * 32, kept)
+    divided = DividedRows(TABLE, b"k" * 32, kept)
     drawer = (divided.asked, divided.kept)[which]
     counts = drawer.tally(WHICH, draws=1_000 * len(drawer), mass=0.0, rng=np.random.default_rng(seed))
     own = divided.rows(which)
@@ -86,13 +87,13 @@ def test_every_row_of_a_drawer_is_drawn_equally_often(kept: int, which: int, see
     assert drawer_is_fair(kept, which, seed)
 
 
-def the_next_of_the_drawer(self: drawers.DividedRows, which: int, count: int, share: float, rng: Generator) -> Indices:
+def the_next_of_the_drawer(self: DividedRows, which: int, count: int, share: float, rng: Generator) -> Indices:
     """Not drawn again where a row is in the other drawer, but moved on: a row after such rows comes up more often."""
     own = self.rows(which)
     return own.take(np.searchsorted(own, rng.integers(0, ROWS, count)), mode="wrap")
 
 
-def the_first_again(self: drawers.DividedRows, which: int, count: int, share: float, rng: Generator) -> Indices:
+def the_first_again(self: DividedRows, which: int, count: int, share: float, rng: Generator) -> Indices:
     """The first row of the drawer stands in for every row that is in the other one."""
     some, own = rng.integers(0, ROWS, count), self.rows(which)
     return np.where(np.isin(some, own), some, own[0])
@@ -102,7 +103,7 @@ def the_first_again(self: drawers.DividedRows, which: int, count: int, share: fl
 def test_rows_of_a_drawer_that_stand_in_for_others_are_caught(
     mutant: Callable[..., Indices], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawers.DividedRows, "_found", mutant)
+    monkeypatch.setattr(DividedRows, "_found", mutant)
     assert not drawer_is_fair(20, 0, seed)
 
 

@@ -27,10 +27,9 @@ from holdfast.ledger import Cost
 from holdfast.ledger.store import APART, APART_CHARGE
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
-from holdfast.rows import drawers
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows
-from holdfast.rows.source import RowSource
+from holdfast.rows.source import DividedRows, RowSource
 from holdfast.session.planning import plan
 from toy_queries import Share
 
@@ -52,22 +51,22 @@ def session() -> hf.Session:
 
 def test_every_row_is_in_one_drawer_and_the_key_decides() -> None:
     rows = open_rows(data(1_000))
-    parts = drawers.DividedRows(rows, b"k" * 32, 300)
+    parts = DividedRows(rows, b"k" * 32, 300)
     asked, kept = parts.rows(0), parts.rows(1)
     assert sorted([*asked, *kept]) == list(range(1_000))
     assert (len(parts.asked), len(parts.kept)) == (asked.size, kept.size) == (700, 300)
-    assert drawers.DividedRows(rows, b"k" * 32, 300).rows(1).tolist() == kept.tolist()
-    other = drawers.DividedRows(rows, b"l" * 32, 300).rows(1)
+    assert DividedRows(rows, b"k" * 32, 300).rows(1).tolist() == kept.tolist()
+    other = DividedRows(rows, b"l" * 32, 300).rows(1)
     assert 50 < np.intersect1d(kept, other).size < 140  # 90 if neither knows of the other
 
 
 def test_a_drawer_reads_its_own_rows_alone() -> None:
     number = np.arange(500)
     rows = open_rows({"n": number, "kept": np.zeros(500, bool)})
-    parts = drawers.DividedRows(rows, b"k" * 32, 200)
+    parts = DividedRows(rows, b"k" * 32, 200)
     marked = np.isin(number, parts.rows(1))
     source = open_rows({"kept": marked})
-    parts = drawers.DividedRows(source, b"k" * 32, 200)
+    parts = DividedRows(source, b"k" * 32, 200)
     rng = np.random.default_rng(1)
     asked, kept = (part.sample(Share("kept"), AllRows(), rng) for part in (parts.asked, parts.kept))
     assert (asked.size, int(asked.sum()), kept.size, int(kept.sum())) == (300, 0, 200, 200)
