@@ -18,7 +18,7 @@ from holdfast.cancel import Work, checkpoint
 from holdfast.service import api, datasets
 from holdfast.service import database as databases
 from holdfast.service.access import ServerState
-from holdfast.service.database import Reply, encode
+from holdfast.service.database import Body, encode
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.settings import DatasetSettings, Settings
 from serving import Running, settings, table, wait_until
@@ -207,7 +207,7 @@ def test_one_ledger_that_cannot_be_closed_keeps_nothing_else_open(
 
     for served in state.datasets.visible(state.admin):
         monkeypatch.setattr(served.session, "close", partial(closing, served))
-    state.service.idempotency.store("ana", "k", "request", Reply(ok=True))
+    state.service.idempotency.store("ana", "k", "request", Body(ok=True))
     with pytest.raises(hf.LedgerUnavailable):
         state.close()
     assert sorted(closed) == ["a", "b"]

@@ -29,7 +29,7 @@ from holdfast.service.access import (
     state_of,
     token_of,
 )
-from holdfast.service.database import Reply, encode
+from holdfast.service.database import Body, encode
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
@@ -104,7 +104,7 @@ class JsonResponse(Response):
 
 def json_response(payload: dict[str, Any]) -> Response:
     """Return compact JSON."""
-    return JsonResponse(payload.encoded() if isinstance(payload, Reply) else encode(payload))
+    return JsonResponse(payload.encoded() if isinstance(payload, Body) else encode(payload))
 
 
 def _json_body(request: Request) -> Any:

@@ -32,7 +32,7 @@ from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected, select
 from holdfast.service.calls import read_answer
-from holdfast.service.database import IdempotencyKeys, Reply, TokenDatabase, check_key
+from holdfast.service.database import Body, IdempotencyKeys, TokenDatabase, check_key
 from holdfast.service.datasets import Datasets, QuotaReservation, Quotas, ServedDataset, of_quota
 from holdfast.service.errors import ProtocolError
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
@@ -48,7 +48,7 @@ SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 
 Response = dict[str, Any]
-Outcome = Reply | Callable[[], Reply] | Unfinished | None
+Outcome = Body | Callable[[], Body] | Unfinished | None
 Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
@@ -74,7 +74,7 @@ class AskService:
 
     def ask(
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
-    ) -> Awaitable[Reply]:
+    ) -> Awaitable[Body]:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
         new = partial(AskRequest, self, name, token, asked, key, work)
@@ -83,7 +83,7 @@ class AskService:
 
     async def batch(
         self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone | None = None
-    ) -> Reply:
+    ) -> Body:
         """Answer several questions, all of them or none; a refusal says which question it is about."""
         check_key(key)
         self._limits.take(token.id, len(asks) - 1)
@@ -92,7 +92,7 @@ class AskService:
         await self._lanes.reads.run(token.name, response.encoded)
         return response
 
-    async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Reply:
+    async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Body:
         """Answer a SELECT. One that the budget or the quota cannot pay for is refused as a whole."""
         check_key(key)
         selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
@@ -101,7 +101,7 @@ class AskService:
 
     def _answered(
         self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, gone: Gone | None
-    ) -> Awaitable[Reply]:
+    ) -> Awaitable[Body]:
         """Answer several questions together, in the lane for heavy work."""
         work = Work(self._tick)
         act = partial(self._together, name, token, asks, key, work)
@@ -135,10 +135,10 @@ class AskService:
             quota = max(0, quota - used)
         return {"answers": answers_left(served.plan.standing, spent), "quota": quota}
 
-    def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Reply:
+    def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Body:
         """Return an answer as JSON for the response."""
         left = self.left(served, token, None if answer.cached else answer.seq)
-        return Reply(ok=True, dataset=served.name, answer=answer.to_dict(), left=left)
+        return Body(ok=True, dataset=served.name, answer=answer.to_dict(), left=left)
 
     def prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question."""
@@ -162,7 +162,7 @@ class AskService:
 
     # -- several questions, in a thread -------------------------------------------------------------------------------
 
-    def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Reply:
+    def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Body:
         """Answer all questions together; with a key, only once."""
         served, keys = self.datasets.get(name, token), self.idempotency
         request = digest("batch", name, *(ask.canonical() for ask in asks))
@@ -187,7 +187,7 @@ class AskService:
             given = Prepared(session.answering.plan, build).answered(answer)
         for one in given:
             self.metrics.count_answer(name, cached=one.cached)
-        response = Reply(ok=True, results=[self.response(served, token, one) for one in given])
+        response = Body(ok=True, results=[self.response(served, token, one) for one in given])
         if key is not None and not all(one.cached for one in given):
             keys.store(token.id, key, request, response)
         return response
@@ -215,12 +215,12 @@ class AskService:
         facts = {"text": str(prices), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | prices.to_dict() | facts
 
-    def _table(self, name: str, token: Token, selected: Selected, results: list[Response]) -> Reply:
+    def _table(self, name: str, token: Token, selected: Selected, results: list[Response]) -> Body:
         """Return the table of a SELECT, encoded, and what is left."""
         frame = selected.frame([read_answer(one["answer"]) for one in results])
         left = self.left(self.datasets.get(name, token), token)
         rows = [plain(list(row)) for row in frame.rows()]
-        response = Reply(ok=True, dataset=name, columns=frame.columns, rows=rows, results=results, left=left)
+        response = Body(ok=True, dataset=name, columns=frame.columns, rows=rows, results=results, left=left)
         response.encoded()
         return response
 
@@ -265,7 +265,7 @@ class AskRequest(Unfinished):
         self._session = self._served.session_of(token.name)
         self._asked, self._answering = asked, self._session.answering
 
-    def look_up(self) -> Reply | None:
+    def look_up(self) -> Body | None:
         """Return the response if the question was answered before; draw nothing."""
         with self._served.naming:
             before = self._prepare()
@@ -287,7 +287,7 @@ class AskRequest(Unfinished):
                 return self.finish
             return self._prepared.answered(partial(self._draw, again))
 
-    def respond(self, outcome: AnyAnswer | Exception) -> Reply | Exception:
+    def respond(self, outcome: AnyAnswer | Exception) -> Body | Exception:
         """Return the response after the commit, or the error, which is for this caller alone."""
         try:
             with self._served.naming:
@@ -301,7 +301,7 @@ class AskRequest(Unfinished):
         except Exception as error:  # noqa: BLE001  the others that were written together are not affected
             return error
 
-    def finish(self) -> Reply:
+    def finish(self) -> Body:
         """Answer in this thread, with all the looks that follow."""
         with self._served.naming:
             answer = self._prepared.answered(self._answer)
@@ -314,7 +314,7 @@ class AskRequest(Unfinished):
                     break  # keep the result of the looks so far, which is paid for
             return self._response(answer)
 
-    def _prepare(self) -> Reply | None:
+    def _prepare(self) -> Body | None:
         """Read, check and price the question. If its key was used before, return the response that was given then."""
         ask, ledger_key = self._asked(), None
         if self._key is not None:
@@ -354,7 +354,7 @@ class AskRequest(Unfinished):
     def _reserve(self, question: Question) -> QuotaReservation:
         return self._service.quotas.reserve(self._served, self._token, [question], self._work)
 
-    def _response(self, answer: AnyAnswer) -> Reply:
+    def _response(self, answer: AnyAnswer) -> Body:
         service, served, token = self._service, self._served, self._token
         service.metrics.count_answer(served.name, cached=answer.cached)
         response = service.response(served, token, answer)
@@ -385,10 +385,10 @@ class Caller:
     key: str | None
     work: Work
     gone: Gone | None
-    look_up: Callable[[], Reply | None] | None = None
+    look_up: Callable[[], Body | None] | None = None
     begun: bool = False  # whether a thread works on the request
 
-    async def answer(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Reply:
+    async def answer(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Body:
         """Return what `act` returns in the lane, continued in the lane for heavy work if it returns a function.
 
         Call off the work if its caller leaves; report a failure after rows were drawn on the coarse clock, too.
@@ -407,7 +407,7 @@ class Caller:
             if self.work.begun:
                 await asyncio.sleep(self.work.due - time.monotonic())
             raise
-        assert isinstance(outcome, Reply)
+        assert isinstance(outcome, Body)
         return outcome
 
     async def _outcome(self, lane: Lane | WritingLane, act: Callable[..., Outcome]) -> Outcome:

@@ -284,17 +284,17 @@ class DatabaseWitness(Witness):
 # -- idempotency keys ---------------------------------------------------------------------------------------------
 
 
-class Reply(dict[str, Any]):
-    """A response to a question, as JSON values. It is encoded once, to be stored under a key and to be sent."""
+class Body(dict[str, Any]):
+    """The body of a response, as JSON values. It is encoded once, to be stored under a key and to be sent."""
 
-    __slots__ = ("_body",)
-    _body: bytes
+    __slots__ = ("_encoded",)
+    _encoded: bytes
 
     def encoded(self) -> bytes:
         """Return the response as JSON."""
-        if not hasattr(self, "_body"):
-            self._body = encode(self)
-        return self._body
+        if not hasattr(self, "_encoded"):
+            self._encoded = encode(self)
+        return self._encoded
 
 
 _strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -308,7 +308,7 @@ def encode(payload: dict[str, Any]) -> bytes:
 
 class _StoredResponse(NamedTuple):
     request: str
-    response: Reply
+    response: Body
     expires: float
 
 
@@ -334,7 +334,7 @@ class IdempotencyKeys:
         self._swept = time.time()
         threading.Thread(target=self._write_batches, name="holdfast idempotency", daemon=True).start()
 
-    def find(self, token_id: str, key: str, request: str) -> Reply | None:
+    def find(self, token_id: str, key: str, request: str) -> Body | None:
         """Return the response given to this request before; refuse a key that was used for another request."""
         digest = _digest(token_id, key)
         found = self._unwritten.get(digest) or self._read(digest)
@@ -345,7 +345,7 @@ class IdempotencyKeys:
             raise InvalidArgument(message, name="Idempotency-Key")
         return found.response
 
-    def store(self, token_id: str, key: str, request: str, response: Reply) -> None:
+    def store(self, token_id: str, key: str, request: str, response: Body) -> None:
         """Keep a response; an earlier one under the same key takes precedence."""
         response.encoded()  # what cannot be encoded fails here, for this caller alone
         stored = _StoredResponse(request, response, time.time() + KEEP_SECONDS)
@@ -379,7 +379,7 @@ class IdempotencyKeys:
     def _read(self, digest: str) -> _StoredResponse | None:
         with self._cursor() as cursor:
             row = cursor.execute(self._select, (digest,)).fetchone()
-        return None if row is None else _StoredResponse(row[0], Reply(from_json(row[1])), row[2])
+        return None if row is None else _StoredResponse(row[0], Body(from_json(row[1])), row[2])
 
     def _write_batches(self) -> None:
         while True:

@@ -8,11 +8,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.service import database as databases
-from holdfast.service.database import IdempotencyKeys, Reply, TokenDatabase
+from holdfast.service.database import Body, IdempotencyKeys, TokenDatabase
 from holdfast.service.datasets import Quotas
 from serving import wait_until
 
-RESPONSE = Reply(ok=True, answer={"value": 0.5})
+RESPONSE = Body(ok=True, answer={"value": 0.5})
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def test_a_response_is_found_at_once_and_by_others_when_written(database: TokenD
 def test_the_first_response_wins_wherever_it_is_stored(database: TokenDatabase) -> None:
     here, elsewhere = IdempotencyKeys(database), IdempotencyKeys(database)
     here.store("ana", "k", "request", RESPONSE)
-    here.store("ana", "k", "request", Reply(ok=False))
+    here.store("ana", "k", "request", Body(ok=False))
     here.write()
-    elsewhere.store("ana", "k", "request", Reply(ok=False))
+    elsewhere.store("ana", "k", "request", Body(ok=False))
     elsewhere.write()
     assert here.find("ana", "k", "request") == RESPONSE == elsewhere.find("ana", "k", "request")
     here.close()
@@ -122,7 +122,7 @@ def test_whatever_happens_once_is_written_later(tmp_path: Path, monkeypatch: pyt
 def test_what_is_no_json_is_refused_before_others_wait_for_it(database: TokenDatabase) -> None:
     here = IdempotencyKeys(database)
     with pytest.raises(ValueError, match="not JSON compliant"):
-        here.store("ana", "k", "request", Reply(ok=True, value=float("nan")))
+        here.store("ana", "k", "request", Body(ok=True, value=float("nan")))
     here.store("ana", "other", "request", RESPONSE)
     here.write()
     assert IdempotencyKeys(database).find("ana", "other", "request") == RESPONSE
