@@ -22,6 +22,7 @@ FRAME = pl.DataFrame({"id": np.arange(3_000), "x": np.arange(3_000) / 7})
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)  # what is kept of an address lies in the current folder
     server = moto.ThreadedMotoServer(port=0)
     server.start()
     host, port = server.get_host_and_port()
@@ -44,8 +45,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-def test_an_address_is_a_table(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_address_is_a_table(bucket: str, tmp_path: Path) -> None:
     single = tmp_path / "one.parquet"
     FRAME.write_parquet(single)
     for address in (f"{bucket}/", f"{bucket}/*.parquet"):
