@@ -246,6 +246,21 @@ def test_what_is_under_way_has_not_failed(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert session.ledger.answered == Answered(0, 4)
 
 
+def test_whoever_waited_for_one_sees_that_all_written_with_it_have_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with in_a_file(tmp_path) as session:
+        questions = [session.prepare(pl.col("yes"), "check", guess=0.3, margin=0.1 + n / 10) for n in range(2)]
+        drawn = [session.answering.draw(question, lambda: None) for question in questions]
+        unwritten, seen = [one for one in drawn if isinstance(one, Unwritten)], list[bool]()
+        assert len(unwritten) == 2
+        session.answering.draw(questions[0], lambda: seen.extend(one.asking.ended for one in unwritten))
+        failing(monkeypatch, Ledger, "commit_all", LedgerUnavailable)
+        with pytest.raises(LedgerUnavailable):
+            Answering.write_all(unwritten)
+        assert seen == [True, True]
+
+
 class in_another_process:  # noqa: N801  reads like the sentence it is
     """What a forked child would say has failed: it has none of its parent's questions under way."""
 

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 from weakref import WeakSet
@@ -349,12 +350,14 @@ class Ledger:
             nonlocal ahead, before, after
             written.clear()  # forget an earlier run, which did not count
             ahead, fresh = NOTHING, False
+            # Asked once for all: from here on it is settled which answers are written, and in which order.
+            elsewhere = cache(partial(own.under_way.elsewhere, self._store.asking_folder, transaction.start))
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
                 own.under_way.end(one.place.number)  # now: other threads may write in the same transaction
                 tip = transaction.tip or self._no_head()
-                row = one.row_after(tip, 0 if one.finish is None else self._under_way(one, tip, transaction))
+                row = one.row_after(tip, 0 if one.finish is None else self._under_way(one, tip, transaction, elsewhere))
                 found = transaction.append(row)
                 fresh |= found is row
                 written.append((found, found is row))
@@ -374,13 +377,10 @@ class Ledger:
             (one.entry(row) if fresh else Entry(row), fresh) for one, (row, fresh) in zip(answers, written, strict=True)
         ]
 
-    def _under_way(self, one: Drawn, tip: Tip, transaction: Transaction) -> int:
+    def _under_way(self, one: Drawn, tip: Tip, transaction: Transaction, elsewhere: Callable[[], int]) -> int:
         """Return how many statements others make that may still be answered, in any process that says so now."""
-        under_way = self._stock.under_way
-        here = under_way.here(tip.places, transaction)
-        if not answered(tip, here, own=one.cost.intervals).failed:
-            return here
-        return here + under_way.elsewhere(self._store.asking_folder, transaction.start)
+        here = self._stock.under_way.here(tip.places, transaction)
+        return here + elsewhere() if answered(tip, here, own=one.cost.intervals).failed else here
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 

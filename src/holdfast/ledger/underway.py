@@ -9,7 +9,8 @@ Whoever commits a check asks while it holds the ledger for writing, and counts o
 question that is named had not failed when it was the check's turn, and nobody can have seen it fail before. A lock, or
 anything else that was said earlier, would not do: a process that is killed closes its files one after the other, and
 its end can be seen before its lock is gone. A process that does not answer in time, or reads another state of the
-ledger, is not counted, which is always safe.
+ledger, is not counted, which is always safe. One that were counted twice would not be: each process has one name for
+its socket, for good. And only processes of the same user are asked: others cannot write into the folder.
 
 **One answer at a time.** A thread that asks a question which is being answered waits for that answer instead of
 drawing again.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from stat import S_ISDIR, S_ISSOCK
 from typing import TypeVar
 from weakref import WeakMethod
 
@@ -37,7 +39,7 @@ from holdfast.ledger.store import Cost, Place, Tip, Transaction
 T = TypeVar("T")
 PATIENCE = 0.1  # seconds to wait for the answers of all other processes together
 _OLD = 60.0  # seconds; nobody needs as long to begin to listen
-_MOST = 4_096  # bytes of an answer at a time
+_MOST = 4_096  # bytes of an answer
 
 
 class Asking:
@@ -60,6 +62,9 @@ class UnderWay(OfOneProcess):
     def _forget(self) -> None:
         # By the number of a place, with its statements and the transaction that reserved it.
         self._questions: dict[int, tuple[Asking, int, Transaction]] = {}
+        self._name = secrets.token_hex(
+            8
+        )  # of its socket: a second one, after an interrupt, takes the place of the first
         self._listening: tuple[socket.socket, Path] | None = None
         self._tip: WeakMethod[Callable[[], Tip | None]] | None = None
 
@@ -97,11 +102,9 @@ class UnderWay(OfOneProcess):
         if folder is None or start is None:
             return 0
         total, until, expected = 0, time.monotonic() + PATIENCE, _named(start)
-        own = None if self._listening is None else self._listening[1]
-        for path in _sockets(folder):
-            if path != own:
-                tip, _, statements = _ask(path, until).rpartition(b" ")
-                total += int(statements) if tip == expected else 0
+        for name in _names(folder) - {self._name}:
+            tip, _, statements = _ask(folder / name, until).rpartition(b" ")
+            total += int(statements) if tip == expected and statements.isdigit() else 0
         return total
 
     def listen(self, folder: Path | None, tip: "Callable[[], Tip | None]") -> None:
@@ -111,46 +114,46 @@ class UnderWay(OfOneProcess):
             return
         self._tip = WeakMethod(tip)
         if self._listening is None:
-            with opening:  # nobody forks meanwhile
+            with opening, suppress(OSError, RuntimeError):  # nobody forks meanwhile
                 if self._listening is None:  # otherwise another thread was faster
-                    self._listen(folder)
+                    self._listen(folder)  # if it cannot, its questions count as failed elsewhere
 
     def _listen(self, folder: Path) -> None:
-        path, listening = folder / secrets.token_hex(4), socket.socket(socket.AF_UNIX)
+        path, listening = folder / self._name, socket.socket(socket.AF_UNIX)
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
+            _require_private(folder)
+            path.unlink(missing_ok=True)
             with _address(path) as address:
                 listening.bind(address)
             listening.listen()
             start_new_thread(self._serve, (listening,))
-        except (OSError, RuntimeError):  # its questions count as failed elsewhere
-            listening.close()
-        else:
             self._listening = listening, path
+        except BaseException:
+            _stop(listening, path)
+            raise
 
     def close(self) -> None:
         """Stop listening; the next question begins again."""
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            one, path = listening
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
-            one.close()
-            with suppress(OSError):
-                path.unlink()
-                path.parent.rmdir()  # unless others listen, too
+        with opening:  # nobody begins to listen meanwhile
+            if self._listening is not None:
+                _stop(*self._listening)
+                self._listening = None  # last: a fork hook that is interrupted closes again
 
     close_for_fork = close  # a child would keep the socket open, and never answer
 
     def _serve(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                asked, _ = listening.accept()
-            except OSError:  # closed
-                return
-            with asked, suppress(OSError, HoldfastError):
-                asked.settimeout(PATIENCE)
-                asked.sendall(self._report())
+        try:
+            with suppress(OSError):  # closed; or no descriptor is left: the next question begins to listen again
+                while True:
+                    asked, _ = listening.accept()
+                    with asked, suppress(OSError, HoldfastError):
+                        asked.settimeout(PATIENCE)
+                        asked.sendall(self._report())
+        finally:
+            with opening:
+                if self._listening is not None and self._listening[0] is listening:
+                    self.close()
 
     def _report(self) -> bytes:
         """Return the tip and the statements under way, both as they are after somebody has asked."""
@@ -163,11 +166,29 @@ def _named(tip: Tip) -> bytes:
     return " ".join(map(str, (tip.seq, tip.hash, *tip.taken))).encode()
 
 
-def _sockets(folder: Path) -> list[Path]:
+def _require_private(folder: Path) -> None:
+    """Raise if anybody else may write into the folder, and could say anything there; or if it is a link to another."""
+    found = folder.lstat()
+    if not S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != os.geteuid():
+        raise PermissionError
+
+
+def _names(folder: Path) -> set[str]:
     try:
-        return [folder / name for name in os.listdir(folder)]
+        _require_private(folder)
+        return set(os.listdir(folder))
     except OSError:  # nobody listens
-        return []
+        return set()
+
+
+def _stop(listening: socket.socket, path: Path) -> None:
+    """Close this socket and remove what there is of it; may be called again."""
+    with suppress(OSError):
+        listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
+    listening.close()
+    with suppress(OSError):
+        path.unlink()
+        path.parent.rmdir()  # unless others listen, too
 
 
 def _ask(path: Path, until: float) -> bytes:
@@ -179,10 +200,13 @@ def _ask(path: Path, until: float) -> bytes:
             asking.connect(address)
             while part := asking.recv(_MOST):
                 answer += part
+                if len(answer) > _MOST:
+                    return b""
                 asking.settimeout(max(0.001, until - time.monotonic()))
     except ConnectionRefusedError:  # its process was killed
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _OLD:
+            found = path.lstat()
+            if S_ISSOCK(found.st_mode) and time.time() - found.st_mtime > _OLD:
                 path.unlink()
     except OSError:
         return b""

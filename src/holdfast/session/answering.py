@@ -308,6 +308,7 @@ class Answering:
         finally:
             for one in answers:
                 one.asking.ended = True
+            for one in answers:  # only now: whoever waited for one can see that the others have failed, too
                 one.end()
         guarantee = answers[0].answering.plan.standing.context.guarantee
         return [answer_from(guarantee, *entry) for entry in written]

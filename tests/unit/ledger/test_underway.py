@@ -8,7 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Ledger, open_ledger, underway
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.store import Place
+from holdfast.ledger.underway import UnderWay
 from ledger_writer import environment
 
 ONE = Cost(0, 1)
@@ -57,15 +61,23 @@ def begin(ledger: Ledger) -> tuple[Place, Asking]:
 
 def commit(ledger: Ledger, place: Place) -> Answered:
     """Commit an answer at the place; return what it is certified with."""
+    return commit_all(ledger, [place])[-1]
+
+
+def commit_all(ledger: Ledger, places: list[Place]) -> list[Answered]:
     seen: list[Answered] = []
 
     def finish(answer: dict[str, Any], so_far: Answered) -> tuple[dict[str, Any], Cost]:
         seen.append(so_far)
         return answer, ONE
 
-    asked = Drawn(place, key=None, question={"kind": "check"}, answer={}, cost=ONE, rows_read=1, finish=finish)
-    ledger.commit(asked)
-    return seen[-1]
+    ledger.commit_all(
+        [
+            Drawn(place, key=None, question={"kind": "check"}, answer={}, cost=ONE, rows_read=1, finish=finish)
+            for place in places
+        ]
+    )
+    return seen
 
 
 def checked(ledger: Ledger) -> tuple[int, int]:
@@ -218,3 +230,174 @@ def test_without_sockets_others_have_failed(two: tuple[Ledger, Ledger], monkeypa
         patched.delattr(socket, "AF_UNIX")
         begin(other)
         assert checked(one) == (1, 0)
+
+
+# -- no process is counted twice, and nobody else is heard -------------------------------------------------------------
+
+
+def interrupted(line: int, act: Callable[[], object]) -> bool:
+    """Interrupt at this line of the module that `act` comes to; return whether it came so far."""
+    left, came, seen = line, False, set[tuple[Any, int]]()
+
+    def interrupt(frame: Any, event: str, _: Any) -> Any:
+        nonlocal left, came
+        here = frame, frame.f_lineno  # a second time: the end of a `with`, where no signal is handled
+        if frame.f_code.co_filename == underway.__file__ and event == "line" and here not in seen:
+            seen.add(here)
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                came = True
+                raise KeyboardInterrupt
+        return interrupt
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(interrupt)
+        with suppress(KeyboardInterrupt):
+            act()
+    finally:
+        sys.settrace(before)
+    return came
+
+
+@pytest.mark.parametrize("what", ["begins to listen", "closes"])
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+def test_whoever_is_interrupted_is_counted_once(two: tuple[Ledger, Ledger], what: str) -> None:
+    """By others, and by itself: twice, and as many failures would go unnoticed. Soon it is heard again."""
+    one, other = two
+    begin(one)
+    listens = other._stock.under_way
+    for line in range(60):
+        if what == "closes":
+            begin(other)
+            came = interrupted(line, listens.close)
+        else:
+            listens.close()
+            came = interrupted(line, lambda: listens.listen(other._store.asking_folder, other._watch.tip))
+        until, heard = time.monotonic() + 10, -1
+        while time.monotonic() < until:
+            begin(other)
+            tip = other._store.tip()
+            assert tip is not None
+            assert listens.elsewhere(other._store.asking_folder, tip) == 1  # the one that `one` is answering
+            heard = one._stock.under_way.elsewhere(one._store.asking_folder, tip)
+            assert heard in (0, listens.here(tip.places))
+            if heard:
+                break
+        assert heard > 0
+        if not came:
+            break
+    assert 5 < line < 59
+
+
+@contextmanager
+def speaker(path: Path, answer: Callable[[], Iterator[bytes]]) -> Iterator[None]:
+    """Listen there, and say this to everybody who asks."""
+    listening = socket.socket(socket.AF_UNIX)
+    with underway._address(path) as address:
+        listening.bind(address)
+    listening.listen()
+
+    def speak() -> None:
+        with suppress(OSError):
+            while True:
+                asked, _ = listening.accept()
+                with asked, suppress(OSError):
+                    for part in answer():
+                        asked.sendall(part)
+
+    thread = threading.Thread(target=speak)
+    thread.start()
+    yield
+    listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    listening.close()
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o770, 0o707])
+def test_where_others_may_write_nobody_is_believed(two: tuple[Ledger, Ledger], mode: int) -> None:
+    one, other = two
+    place, _ = begin(one)
+    _, asking = begin(other)
+    asking.ended = True
+    folder(one).chmod(mode)
+
+    def forged() -> Iterator[bytes]:
+        tip = one._store.tip()
+        assert tip is not None
+        yield underway._named(tip) + b" 1"
+
+    with speaker(folder(one) / "forged", forged):
+        assert commit(one, place).failed == (0 if mode == 0o700 else 1)
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(two: tuple[Ledger, Ledger], tmp_path: Path) -> None:
+    """Somebody else may have made it, where both may write; what is in the other folder is none of ours."""
+    one, other = two
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    old = elsewhere / "old"
+    old.write_text("precious")
+    os.utime(old, (1, 1))
+    folder(one).symlink_to(elsewhere)
+    begin(other)
+    assert checked(one) == (1, 0)
+    assert [path.name for path in elsewhere.iterdir()] == ["old"]
+
+
+def test_an_answer_without_end_ends(two: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = two
+    _, asking = begin(other)
+    asking.ended = True
+    place, _ = begin(one)
+    until = time.monotonic() + 4
+
+    def endless() -> Iterator[bytes]:
+        while time.monotonic() < until:
+            yield b"x" * 4_096
+
+    with speaker(folder(one) / "endless", endless):
+        assert commit(one, place).failed == 1
+        assert time.monotonic() < until - 1
+
+
+def test_whoever_could_not_listen_any_more_begins_again(two: tuple[Ledger, Ledger]) -> None:
+    """As when no descriptor was left for who asked."""
+    one, other = two
+    begin(other)
+    listens = other._stock.under_way
+    assert listens._listening is not None
+    listens._listening[0].shutdown(socket.SHUT_RDWR)
+    until = time.monotonic() + 10
+    while listens._listening is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    begin(other)
+    assert checked(one) == (0, 2)
+
+
+def test_whoever_cannot_listen_may_ask_all_the_same(
+    two: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor_left(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", no_descriptor_left)
+        begin(two[1])
+    assert checked(two[0]) == (1, 0)
+
+
+def test_a_list_asks_once(two: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is written in one transaction, while nobody else can write."""
+    one, other = two
+    begin(other)
+    places, asked, elsewhere = one.reserve_all([ONE] * 3, Asking()), [], UnderWay.elsewhere
+
+    def counted(self: UnderWay, *args: Any) -> int:
+        asked.append(self)
+        return elsewhere(self, *args)
+
+    monkeypatch.setattr(UnderWay, "elsewhere", counted)
+    assert [(so_far.failed, so_far.under_way) for so_far in commit_all(one, places)] == [(0, 3), (0, 2), (0, 1)]
+    assert len(asked) == 1
