@@ -15,9 +15,11 @@ virtual machine has not used for a while is made by its host first, ten times sl
 is asked to forget the file before every repetition, which then maps it anew; disks that cache by themselves flatter
 random rows. The first answer from a cold deck waits for the disk like any read; what is compared with the goal is the
 mean of twenty answers in a row, as a session asks them, and the first one is shown beside it. Memory is the largest
-resident set of a process that does nothing but deal, in which files that are mapped count as well. A sample by DuckDB
-or Polars reads the files, and Lance's `take` its own format; none is what the guarantee needs (draws with replacement,
-fresh for every question). They are here for comparison.
+resident set of a process that does nothing but deal, in which files that are mapped count as well. A table of ten times
+the rows is dealt once, and a deck of as many cards asked beside random rows of a column as long as that table: a deck's
+answers take the same time, random rows miss more caches. A sample by DuckDB or Polars reads the files, and Lance's
+`take` its own format; none is what the guarantee needs (draws with replacement, fresh for every question). They are
+here for comparison.
 """
 
 import json
@@ -183,28 +185,8 @@ def simulated(row: float, card: float, size: float) -> Table:
 
 
 def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bool) -> None:
-    rng = Randomness().generator()
     x = np.load(deck / VALUES, mmap_mode="r")
-    dealt = Floating(deck)
-    query = build_mean("x > 0.5", dealt.schema)
-    with (
-        holdfast.Session(dealt, queries=1_000, rows_per_query=DRAWS) as session,
-        tempfile.TemporaryDirectory() as marks,
-    ):
-        apart = Floating(deck)  # whose mark is elsewhere: of the cards in the deck, those of one ledger are used
-        apart._used_here = UsedFile(Path(marks) / "used")
-        numbers, whole = count(), n // DRAWS
-        most = min(repeats, whole // 2 - 10)
-        # Reserved beforehand, as `tally` finds them; in the second half of the deck, which the session does not reach.
-        hands = iter([apart.hand("benchmark", (whole // 2 + i) * DRAWS, DRAWS) for i in range(most + 5)])
-        x.sum()  # hot
-        contenders: dict[str, Callable[[], object]] = {
-            "floor: numpy, random rows": lambda: (x.take(rng.integers(0, n, DRAWS)) > 0.5).mean(),
-            "tally, a deck": lambda: next(hands).tally(query, draws=DRAWS, mass=0.005, rng=rng),
-            "a session on a deck": lambda: session.mean(f"x > {next(numbers)}e-6", rows_per_query=DRAWS),
-        }
-        turn = TURN if full else 1
-        times = alternate(contenders, most // turn, warm=5, block=turn)
+    times = hot(deck, x[:n], repeats, full)
     slow: dict[str, Callable[[], object]] = {
         "DuckDB, USING SAMPLE of the files": lambda: duckdb.sql(
             f"SELECT avg((x > 0.5)::int) FROM (SELECT x FROM '{files}' USING SAMPLE {DRAWS} ROWS)"
@@ -215,15 +197,55 @@ def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bo
     }
     times |= alternate(slow, 1, warm=0)
     times |= by_lance(found, files, deck.with_name("lance"), full)
+    compared_with_floor(found, times, n, "", full)
+
+
+def answers_from_more_rows(found: Found, deck: Path, more: Path, n: int, repeats: int, full: bool) -> None:
+    """The same from a deck of ten times the rows, beside a column that is as long as that table."""
+    values, column = np.load(deck / VALUES, mmap_mode="r")[:n], more.with_suffix(".npy")
+    x = np.lib.format.open_memmap(column, "w+", np.float64, (10 * n,))
+    for start in range(0, x.size, n):
+        x[start : start + n] = values
+    x.flush()
+    compared_with_floor(found, hot(more, x, repeats, full), 10 * n, ", ten times the rows", full)
+    column.unlink()
+
+
+def hot(deck: Path, x: np.ndarray[Any, Any], repeats: int, full: bool) -> dict[str, list[float]]:
+    """Time a deck beside random rows of a column `x` that is as long as its table."""
+    rng, dealt = Randomness().generator(), Floating(deck)
+    query = build_mean("x > 0.5", dealt.schema)
+    with (
+        holdfast.Session(dealt, queries=1_000, rows_per_query=DRAWS) as session,
+        tempfile.TemporaryDirectory() as marks,
+    ):
+        apart = Floating(deck)  # whose mark is elsewhere: of the cards in the deck, those of one ledger are used
+        apart._used_here = UsedFile(Path(marks) / "used")
+        numbers, whole = count(), len(apart.cards) // DRAWS
+        most = min(repeats, whole // 2 - 10)
+        # Reserved beforehand, as `tally` finds them; in the second half of the deck, which the session does not reach.
+        hands = iter([apart.hand("benchmark", (whole // 2 + i) * DRAWS, DRAWS) for i in range(most + 5)])
+        x.sum()  # hot
+        contenders: dict[str, Callable[[], object]] = {
+            "floor: numpy, random rows": lambda: (x.take(rng.integers(0, x.size, DRAWS)) > 0.5).mean(),
+            "tally, a deck": lambda: next(hands).tally(query, draws=DRAWS, mass=0.005, rng=rng),
+            "a session on a deck": lambda: session.mean(f"x > {next(numbers)}e-6", rows_per_query=DRAWS),
+        }
+        turn = TURN if full else 1
+        times = alternate(contenders, most // turn, warm=5, block=turn)
+    dealt.close()
+    return times
+
+
+def compared_with_floor(found: Found, times: dict[str, list[float]], n: int, what: str, full: bool) -> None:
     middle = medians(times)
     floor = middle["floor: numpy, random rows"]
     table = Table(f"One share from {DRAWS:,} of {n:,} rows, hot", ["", "time", "over the floor"])
     table.rows += [[name, shown(each), f"{digits(each / floor)}x"] for name, each in middle.items()]
     found.tables.append(table)
-    found.raw["hot"] = rounded({name: each[::5] for name, each in times.items()})
-    found.ratio("a session on a deck / floor", middle["a session on a deck"] / floor, goal=0.6 if full else None)
-    found.ratio("tally, a deck / floor", middle["tally, a deck"] / floor, goal=0.1 if full else None)
-    dealt.close()
+    found.raw[f"hot{what}"] = rounded({name: each[::5] for name, each in times.items()})
+    for name, goal in (("a session on a deck", 0.6), ("tally, a deck", 0.1)):
+        found.ratio(f"{name} / floor{what}", middle[name] / floor, goal=goal if full else None)
 
 
 def by_lance(found: Found, files: str, out: Path, full: bool) -> dict[str, list[float]]:
@@ -311,7 +333,9 @@ def run(small: bool, scratch: Path) -> Found:
         dealing(found, files, deck, n, not small)
         cold(found, deck, n, 3 if small else 5, not small)
         answers(found, files, deck, n, 3 if small else 300, not small)
-        from_more_rows(found, Path(files.replace("*", "0")), Path(folder) / "more", n, not small)
+        more = Path(folder) / "more"
+        from_more_rows(found, Path(files.replace("*", "0")), more, n, not small)
+        answers_from_more_rows(found, deck, more.with_suffix(".deck"), n, 3 if small else 300, not small)
         from_postgres(found, Path(folder), n // 20, not small)
     return found
 
