@@ -45,7 +45,6 @@ from holdfast.session.answering import Answering, Prepared, Unwritten
 from holdfast.session.session import Session
 
 SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
-PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 
 Response = dict[str, Any]
 Outcome = Body | Callable[[], Body] | Unfinished | None
@@ -415,11 +414,11 @@ class Caller:
         self.begun = False
         watching: list[asyncio.Task[None]] = []
         loop, result = asyncio.get_running_loop(), lane.submit(self.token.name, partial(self._run, act))
-        timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(self._watch(result))))
+        alarm = self.lanes.slow.set(lambda: watching.append(loop.create_task(self._watch(result))))
         try:
             return await result
         finally:
-            timer.cancel()
+            alarm.cancel()
             for task in watching:
                 task.cancel()
 
@@ -437,7 +436,7 @@ class Caller:
             while self.gone is not None and not result.done():
                 if await self.gone():
                     raise ProtocolError(499)
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(self.lanes.slow.seconds)
         except Exception as error:  # noqa: BLE001  raised where the result is waited for
             if not result.done():
                 result.set_exception(error)

@@ -25,10 +25,12 @@ from weakref import WeakSet
 
 from holdfast.cancel import Work, before_waiting
 from holdfast.errors import TooManyRequests
+from holdfast.service.alarms import Alarms
 
 T = TypeVar("T")
 RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds on one piece of work after which another thread takes over the rest
+PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 SETTLING = 0.2  # seconds to wait, at most, for work that was called off when the lanes are closed
 ENDING = 1.0  # seconds to wait, at most, for unwritten answers after they are due, when the lane is closed
 MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers in one write, and seconds that it may wait after the first is due
@@ -427,6 +429,7 @@ class Lanes:
         self.reads = Lane("reads", 8, each=each, waiting=waiting)
         self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
+        self.slow = Alarms(PATIENCE)
         self.unattended: WeakSet[Work] = WeakSet()  # in progress, for callers who left but may come back for the answer
 
     def close(self, seconds: float = 0.0) -> None:

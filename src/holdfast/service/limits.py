@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from holdfast.errors import ServiceUnavailable, TooManyRequests
+from holdfast.service.alarms import Alarm, Alarms
 from holdfast.service.errors import ProtocolError, error_headers, error_payload
 from holdfast.service.monitoring import Metrics, log_event, trace_request
 from holdfast.service.settings import Settings
@@ -82,6 +83,7 @@ class Connections:
         self._most, self._each, self._shares = most, each, shares
         self._pauses, self._paused_at = PAUSES, time.monotonic()
         self.header_bytes, self.headers, self.header_seconds = header_bytes, headers, header_seconds
+        self.late = Alarms(header_seconds)
         self._open: OrderedDict[GuardedProtocol, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[GuardedProtocol, None]] = {}
 
@@ -145,7 +147,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._went_on = False  # whether what was received last began a request, ended a head, or was part of a body
         self._with_head = self._in_vain = 0  # bytes received with parts of this head; and since a read last went on
-        self._late: asyncio.TimerHandle | None = None
+        self._late: Alarm | None = None
         self._problem: Exception | None = None
 
     @property
@@ -258,7 +260,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # -- time, and refusals ---------------------------------------------------------------------------------------
 
     def _wait_for_head(self) -> None:
-        self._late = self.loop.call_later(self._all.header_seconds, self._is_late)
+        self._late = self._all.late.set(self._is_late)
 
     def _stop_waiting(self) -> None:
         if self._late is not None:
@@ -329,7 +331,7 @@ class RequestLimits:
     def __init__(self, app: ASGIApp, *, settings: Settings, metrics: Metrics, handle_error: ErrorHandler) -> None:
         self._app, self._settings, self._metrics, self._handle_error = app, settings, metrics, handle_error
         self._process, self._numbers = secrets.token_hex(6), count(1)  # request ids: unique, cheap, not secret
-        self._hosts = settings.known_hosts
+        self._hosts, self._timeouts = settings.known_hosts, Alarms(settings.timeout)
         extra = dict(HEADERS)
         if (settings.public_url or "").startswith("https:"):
             extra["Strict-Transport-Security"] = "max-age=31536000"
@@ -361,17 +363,24 @@ class RequestLimits:
 
     async def _run(self, scope: Scope, receive: Receive, response: "LimitedSend") -> None:
         """Read the body, then respond; both within the timeout."""
-        arrived = False
+        arrived, task = False, asyncio.current_task()
+        assert task is not None  # a server runs every request as a task
+        alarm = self._timeouts.set(task.cancel)
         try:
-            async with asyncio.timeout(self._settings.timeout):
+            try:
                 self._check_host(scope["state"]["headers"])
                 body = await self._body(scope["state"]["headers"], receive)
                 arrived, scope["state"]["body"] = True, body
                 await self._app(scope, _replay(body, receive), response)
-        except (TimeoutError, ProtocolError) as error:
-            refusal = error if isinstance(error, ProtocolError) else self._timeout_error(arrived)
-            await self._refuse(refusal, scope, receive, response)
-        except asyncio.CancelledError:  # the server is being stopped, and has waited as long as it may
+            finally:
+                alarm.cancel()
+        except ProtocolError as error:
+            await self._refuse(error, scope, receive, response)
+        except asyncio.CancelledError:
+            if alarm.rang and not task.uncancel():
+                await self._refuse(self._timeout_error(arrived), scope, receive, response)
+                return
+            # The server is being stopped, and has waited as long as it may.
             closing = "The server is closing. Send the request again with the same Idempotency-Key when it is back."
             await self._refuse(ServiceUnavailable(closing), scope, receive, response)
         except Exception as error:  # noqa: BLE001  the last boundary: beyond it, the message would be printed
