@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -169,6 +170,9 @@ def test_the_image_serves_data_that_it_cannot_write(
     (tmp_path / "url").write_text(postgres_url)
     (tmp_path / "token").write_text("hf_" + "t" * 43)
     settings = dict(part.split("=", 1) for part in shlex.split(instruction("ENV")))
+    with socket.socket() as probe:  # another server may run here at the usual port
+        probe.bind(("127.0.0.1", 0))
+        settings["HOLDFAST_PORT"] = str(probe.getsockname()[1])
     settings |= {"HOLDFAST_DATABASE_FILE": str(tmp_path / "url"), "HOLDFAST_ADMIN_TOKEN_FILE": str(tmp_path / "token")}
     home = tmp_path / "home"
     home.mkdir()
@@ -184,7 +188,7 @@ def test_the_image_serves_data_that_it_cannot_write(
     health = json.loads(re.findall(r"CMD (\[.*\])$", instruction("HEALTHCHECK"))[-1])
     try:
         deadline = time.monotonic() + 120
-        while subprocess.run(health, env={"PATH": path}, capture_output=True).returncode:
+        while subprocess.run(health, env=settings | {"PATH": path}, capture_output=True).returncode:
             assert server.poll() is None, (tmp_path / "log").read_text()
             assert time.monotonic() < deadline, (tmp_path / "log").read_text()
             time.sleep(0.5)
