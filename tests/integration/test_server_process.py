@@ -199,10 +199,8 @@ def test_servers_join_the_ledger_that_another_one_began(tmp_path: Path) -> None:
 
 
 def test_one_command_starts_signs_in_and_stops(tmp_path: Path) -> None:
-    arguments = [str(table(tmp_path)), "--port", "0", "--token-file", str(tmp_path / "token")]
-    with process(*arguments, folder=tmp_path) as server:
-        assert stat.S_IMODE(os.stat(tmp_path / "token").st_mode) == 0o600
-        token = (tmp_path / "token").read_text().strip()
+    with process(str(table(tmp_path)), "--port", "0", folder=tmp_path) as server:
+        assert server.link is not None
         code = server.link.partition("code=")[2]
         with httpx.Client(base_url=server.url, headers={"Origin": server.url}) as browser:
             assert browser.get("/health").json() == {"ok": True}
@@ -216,10 +214,24 @@ def test_one_command_starts_signs_in_and_stops(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert {line["event"] for line in lines} == {"start", "request", "stop"}
     log = (tmp_path / "log").read_text()
-    for secret in (token, code, "carrier", "UA"):
+    for secret in (code, "carrier", "UA"):
         assert secret not in log
     routes = {line["route"] for line in lines if line["event"] == "request"}
     assert "/datasets/{name}/ask" in routes
+
+
+def test_who_reads_what_a_server_prints_does_not_become_admin_where_there_is_a_token(tmp_path: Path) -> None:
+    arguments = [str(table(tmp_path)), "--port", "0", "--token-file", str(tmp_path / "token")]
+    with process(*arguments, folder=tmp_path) as server:
+        assert stat.S_IMODE(os.stat(tmp_path / "token").st_mode) == 0o600
+        token = (tmp_path / "token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        budget = httpx.get(f"{server.url}/api/v1/datasets/flights/budget", headers=headers)
+        assert budget.status_code == 200
+        assert server.link is None
+        printed = server.out.read_text() + server.log.read_text()
+        assert "code=" not in printed
+        assert token not in printed
 
 
 def test_the_page_about_serving_is_true(tmp_path: Path) -> None:

@@ -113,8 +113,7 @@ class Process:
         found = re.search(r"at (http://\S+)", self.out.read_text())
         link = re.search(r"(http://\S+/sign-in\?code=\S+)", self.out.read_text())
         assert found is not None
-        assert link is not None
-        self.url, self.link = found[1], link[1]
+        self.url, self.link = found[1], link and link[1]  # a link only if there is no other way to sign in
         wait_until(self._answers)
 
     def kill(self) -> None:

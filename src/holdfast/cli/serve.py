@@ -1,6 +1,7 @@
 """Commands that stay and answer others: serve, mcp."""
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -86,12 +87,16 @@ def serve(
     if not settings.datasets and settings.data_folder is None:
         raise InvalidArgument("Give at least one dataset to serve, or a --data-folder to register some from.")
 
+    # Standard output may be a log, whose readers must not become admin: there, whoever has the admin's token uses that.
+    needs_link = sys.stdout.isatty() or not (settings.token_file or settings.admin_token)
+
     def announce(address: str, link: str) -> None:
         if json:
-            show_json(address=address, link=link, datasets=list(settings.datasets))
+            show_json(address=address, link=link if needs_link else None, datasets=list(settings.datasets))
             return
         say(f"Serving {', '.join(settings.datasets) or 'nothing yet'} at {address}", bold=True)
-        say(f"Sign in as admin (works once, within an hour): {link}")
+        how = f"(works once, within an hour): {link}" if needs_link else "with the admin's token."
+        say(f"Sign in as admin {how}")
 
     with noting_at_once():
         serve(settings, announce)
