@@ -1,8 +1,8 @@
 """The schema of a dataset: column names, types, whether values may be missing, and whatever else is declared. Public.
 
-A schema is declared or read from a file's header. What the rows happen to show (this column has missing values, that one
-has none) would be an answer about the sample that nobody paid for. Only types that nobody declared, of files that have no
-header, are inferred from the first rows.
+A schema is declared or read from a file's header. What the rows happen to show (this column has missing values, that
+one has none) would be an answer about the sample that nobody paid for. Only types that nobody declared, of files that
+have no header, are inferred from the first rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping

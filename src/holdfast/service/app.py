@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
+from holdfast.guarantees.mathematics import special
 from holdfast.service import api, pages
 from holdfast.service.access import GuardedRoute, Routes, ServerState, in_thread, state_of
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
@@ -189,7 +190,7 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     options = uvicorn_options(settings)
     _allow_connections(settings.max_connections)
     if settings.workers == 1:
-        _freeze_garbage()
+        _make_ready()
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
         return
     state.close()
@@ -288,7 +289,7 @@ def worker() -> FastAPI:
     """Return the application of a worker process."""
     start_logging()
     app = build(Settings.from_json(os.environ[WORKER_SETTINGS]))
-    _freeze_garbage()
+    _make_ready()
     return app
 
 
@@ -331,6 +332,12 @@ def _allow_connections(count: int) -> None:
         if soft != resource.RLIM_INFINITY and soft < needed:
             most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _make_ready() -> None:
+    """Do now what would otherwise cost time while answering."""
+    special.load()
+    _freeze_garbage()
 
 
 def _freeze_garbage() -> None:
