@@ -193,7 +193,7 @@ def readme_demo(numbers: dict[str, Any]) -> str:
     discovery = numbers["discovery"]
     naive, ours, hint = discovery["naive"][-1], discovery["holdfast"][-1], discovery["hint"]
     error = naive["high"] - naive["value"]
-    checks = numbers["checks"]
+    checks, board = numbers["checks"], numbers["board"]
     last = checks["looks"][-1]
     return "\n".join(
         [
@@ -211,12 +211,19 @@ def readme_demo(numbers: dict[str, Any]) -> str:
             f"- A real effect, a hint that matches the coin in {100 * hint['population']:.0f}% of rows, gets an"
             f" interval from {_percent(floor, hint['low'])} to {_percent(ceil, hint['high'])}%.",
             f"- Each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
-            f"- In its second act half of {checks['rows']:,} rows are open. A rule found there seems right for"
+            f"- In a second act half of {checks['rows']:,} rows are open. A rule found there seems right for"
             f" {100 * last['open_half']:.1f}%;",
             f"  a usual holdout, asked about each of {last['signals']:,} signals, confirms"
             f" {100 * last['holdout']:.1f}%; holdfast's check calls it",
             f"  {checks['doubted']} and says {_percent(floor, last['low'])} to {_percent(ceil, last['high'])}%; of"
             f" {checks['checks']:,} checks, {checks['missed']} missed.",
+            f"- In a third act {board['submissions']:,} submissions, which know nothing, are scored against"
+            f" {board['labels']:,} labels.",
+            "  From a usual leaderboard their author learns a vote that scores"
+            f" {100 * board['leaderboard']:.1f}% there.",
+            f"  From holdfast's board the author learns that {board['improvements']} were better than the best before;"
+            " a vote of",
+            f"  these is right for at most {_percent(ceil, board['vote_high'])}%, the board says.",
         ]
     )
 

@@ -17,11 +17,13 @@ def test_the_demo_tells_its_story(tmp_path):
     done = run(tmp_path, *SMALL)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for part in ("1. Data: 10,000 made-up flights", "2. A tour", "3. A discovery", "● what plain means claim"):
+    for part in ("1. Data: 10,000 made-up flights", "2. Ask", "3. A discovery", "● what plain means claim"):
         assert part in done.stdout
     assert "Of its 60 intervals" in done.stdout
-    assert "4. Half of the rows open" in done.stdout
+    assert "4. Check: half of the rows are open" in done.stdout
     assert "checks, 0 missed the truth" in done.stdout
+    assert "5. Seal: a leaderboard" in done.stdout
+    assert "Of the intervals of 1,002 submissions" in done.stdout
     assert (tmp_path / "demo-output" / "demo.png").exists()
     assert (tmp_path / "demo-output" / "checks.png").exists()
     follow = run(tmp_path, "ask", "demo-output/flights.parquet", "dep_delay > 60")  # what its last line proposes
@@ -44,7 +46,7 @@ def test_the_demo_as_json(tmp_path):
     told = json.loads(done.stdout)
     assert told.pop("ok") is True
     assert told == json.loads((tmp_path / "here" / "demo.json").read_text(encoding="utf-8"))
-    assert {"rows", "seed", "plan", "tour", "flips", "discovery", "checks"} == set(told)
+    assert {"rows", "seed", "plan", "tour", "flips", "discovery", "checks", "board"} == set(told)
 
 
 def test_a_bad_option_is_refused(tmp_path):

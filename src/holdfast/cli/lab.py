@@ -28,6 +28,7 @@ from holdfast.errors import InvalidArgument, MissingExtra
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport
     from holdfast.lab.demo import Discovery, SecondAct, TourAnswer
+    from holdfast.lab.leaderboard import ThirdAct
 
 ALL = "all"  # mechanisms to attack
 BROKEN_CODE = 1  # of a self-test
@@ -46,9 +47,10 @@ def demo(
 ) -> None:
     """See holdfast work, in under a minute.
 
-    Makes up data whose population is known, asks one question of every kind, and then lets an analyst search for an
-    effect that does not exist, for 10,000 questions: once with plain means, once with holdfast. Finally, half of the
-    rows of another table are open, and what is found there is checked on the other half.
+    Makes up data whose population is known, and works in the three ways. Ask: questions of several kinds, and then an
+    analyst who searches for an effect that does not exist, for 10,000 questions, once with plain means, once with
+    holdfast. Check: half of the rows of a table are open, and what is found there is checked on the other half. Seal:
+    a thousand submissions that know nothing climb a leaderboard.
 
     \b
     holdfast demo
@@ -56,6 +58,7 @@ def demo(
     """
     from holdfast.errors import MissingExtra
     from holdfast.lab.demo import FLIP_ROWS, Demo, chart, to_json
+    from holdfast.lab.leaderboard import climb
     from holdfast.lab.plots import demo_picture, second_act_picture
 
     def show(text: str, *, bold: bool = False) -> None:
@@ -67,7 +70,7 @@ def demo(
     with demo.prepare() as session:
         show(f"   {demo.path}, opened like any file. The plan, fixed before the first question:")
         show(f"   {session.plan.sentence}\n")
-        show("2. A tour: one question of each kind, with the population's value", bold=True)
+        show("2. Ask: questions of several kinds, with the population's value", bold=True)
         tour = demo.tour(session)
         flips = demo.flips()
         if not json:
@@ -77,8 +80,8 @@ def demo(
         with progress_bar("   asking", questions, quiet=json) as progress:
             discovery = demo.discover(session, progress)
         budget = session.budget
-        act = demo.second_act()
-        numbers = to_json(demo, session, tour, flips, discovery, act)
+        act, sealed = demo.second_act(), climb(demo.rng)
+        numbers = to_json(demo, session, tour, flips, discovery, act) | {"board": sealed.to_json()}
     written, picture, second = (output / name for name in ("demo.json", "demo.png", "checks.png"))
     written.write_text(jsonlib.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     try:
@@ -98,8 +101,10 @@ def demo(
     _conclude(discovery)
     read = discovery.rows_read
     say(f"   {budget}; {read:,} rows read in {discovery.seconds:.0f} s, {read // questions:,} for each question.\n")
-    say("4. Half of the rows open: what is found there is checked on the others", bold=True)
+    say("4. Check: half of the rows are open, and what is found there is checked on the others", bold=True)
     _show_act(act)
+    say("5. Seal: a leaderboard whose labels nobody sees", bold=True)
+    _show_board(sealed)
     say(f"   Numbers: {written}. {picture_note}")
     say(f'   Your turn: holdfast ask {demo.path} "dep_delay > 60"')
 
@@ -146,6 +151,27 @@ def _show_act(act: "SecondAct") -> None:
     say(f"   holdfast:   the guess of {100 * last.open_half:.1f}% is {act.doubted};", bold=True)
     say(f"               it is {_percent(last.low, last.high)}.", bold=True)
     say(f"   Of the intervals of {act.checks:,} checks, {act.missed} missed the truth.\n", bold=True)
+
+
+def _show_board(act: "ThirdAct") -> None:
+    say(
+        f"   {act.labels:,} labels, fair coins; {act.submissions:,} submissions, coin tosses. A usual leaderboard shows"
+        " how often each is right."
+    )
+    say(
+        f"   A vote of them climbs to {100 * act.leaderboard:.1f}% there: {act.error_bars:.0f} error bars from the"
+        " truth, which is 50%."
+    )
+    from holdfast.lab.leaderboard import HINT
+
+    known = _percent(act.hint_low, act.hint_high)
+    say(
+        f"   holdfast:   {act.improvements} were better than the best before, and the board showed no more; their",
+        bold=True,
+    )
+    say(f"               vote is right for at most {ceil(1_000 * act.vote_high) / 10:.1f}%.", bold=True)
+    say(f"               One that knows something, and is right for {100 * HINT:.0f}%, is better: {known}.", bold=True)
+    say(f"   Of the intervals of {act.submissions + 2:,} submissions, {act.missed} missed the truth.\n", bold=True)
 
 
 def _percent(low: float, high: float) -> str:

@@ -9,6 +9,7 @@ selftest        does a plan keep its promise?
 monitors        the monitors of the transfer theorems
 experiments     measurements of the paper's table and claims
 demo            a tour of the questions, a discovery in noise, and a second act with checks
+leaderboard     the demo's third act: a leaderboard that coin tosses climb
 plots           all figures
 """
 

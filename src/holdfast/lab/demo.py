@@ -10,7 +10,7 @@ chance deviations; after k pairs it seems right for about
 and for about half of any others. `outcome` is a fair coin independent of all signals, so every such rule is right with
 probability exactly 1/2.
 
-In its second act, half of the rows are open, and everything found there is noise, too.
+In its second act, half of the rows are open, and everything found there is noise, too; the third is in `leaderboard`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -164,19 +164,19 @@ class Demo:
     def __init__(self, folder: Path, *, rows: int = ROWS, questions: int = QUESTIONS, seed: int | None = None) -> None:
         self.folder, self.rows, self.questions, self.seed = folder, rows, questions, seed
         self.path = folder / "flights.parquet"
-        self._rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
 
     def prepare(self) -> Session:
         """Draw new rows, write them as Parquet, and open them like any file."""
         self._clear()
-        populations.write(self.path, self.rows, self._rng)
+        populations.write(self.path, self.rows, self.rng)
         queries = self.questions + TOUR
         half = plan(rows=self.rows, queries=queries).rows_per_query // 2  # half the best plan's, to end within a minute
         rows = open_rows(self.path, complete=["dep_delay"])
         return Session(rows, queries=queries, rows_per_query=half, seed=self.seed, analyst="demo")
 
     def tour(self, session: Session) -> list[TourAnswer]:
-        """Ask one question of each kind."""
+        """Ask questions of several kinds."""
         session.price(LATE)  # loads the parser, so that the times shown are those of the questions alone
         answers = [
             _timed('s.mean("dep_delay > 15")', populations.share_later_than(15), lambda: session.mean(LATE)),
@@ -203,7 +203,7 @@ class Demo:
     def flips(self) -> TourAnswer:
         """Ask for flips, each about one row, on another sample with its own ledger, planned for flips."""
         path = self.folder / "flips.parquet"
-        populations.write(path, FLIP_ROWS, self._rng, signals=0)
+        populations.write(path, FLIP_ROWS, self.rng, signals=0)
         with Session(path, queries={"flip": FLIPS}, seed=self.seed, analyst="demo") as session:
             late = populations.share_later_than(15)
             return _timed('s.flips("dep_delay > 15", 1000)', late, lambda: session.flips(LATE, FLIPS).average)
