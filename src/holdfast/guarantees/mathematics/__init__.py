@@ -32,6 +32,9 @@ def theorem(source: str, *, proof: str) -> Callable[[Function], Function]:
     return mark
 
 
+WORTH_IMPORTING = 5_000  # intervals without it take as much longer as importing it takes
+
+
 class SpecialFunctions:
     """The functions of `scipy.special`, which is imported when one of them is first used.
 
@@ -39,13 +42,20 @@ class SpecialFunctions:
     that answers for long imports it first (`load`): ends of intervals then take a seventh of the time.
     """
 
+    _missed = 0  # how often it was not at hand
+
     def load(self) -> None:
         """Import `scipy.special` now."""
         self._for_numbers("beta_law", "betainc")
 
     def at_hand(self) -> bool:
-        """Whether `scipy.special` has already been imported, so that using it costs nothing."""
-        return "scipy.special" in sys.modules
+        """Whether `scipy.special` is imported, so that using it costs nothing; it is once that has become worth it."""
+        if "scipy.special" not in sys.modules:
+            self._missed += 1
+            if self._missed < WORTH_IMPORTING:
+                return False
+            self.load()
+        return True
 
     def beta_law(self, a: float, b: float, p: float) -> float:
         """Return the distribution function of a Beta law, for single numbers: in a third of the time."""

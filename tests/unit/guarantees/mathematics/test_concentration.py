@@ -1,14 +1,16 @@
 """Tails: known values, ends of the range, refusals."""
 
+import sys
 from itertools import pairwise
 from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
+from scipy import special as scipy_special
 from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import concentration, special
+from holdfast.guarantees.mathematics import WORTH_IMPORTING, concentration, special
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_each,
@@ -107,6 +109,13 @@ def check_ends(low, high, alone):
 def without_scipy(monkeypatch):
     """As in a command that has not imported it."""
     monkeypatch.setattr(special, "at_hand", lambda: False)
+
+
+def test_scipy_is_imported_once_it_would_have_been_worth_it(monkeypatch):
+    monkeypatch.delitem(sys.modules, "scipy.special", raising=False)
+    monkeypatch.setattr(special, "_missed", 0)
+    monkeypatch.setattr(special, "load", lambda: sys.modules.setdefault("scipy.special", scipy_special))
+    assert [special.at_hand() for _ in range(WORTH_IMPORTING + 1)] == [*[False] * (WORTH_IMPORTING - 1), True, True]
 
 
 def test_an_interval_is_the_same_with_scipy_and_without(monkeypatch):
