@@ -45,6 +45,7 @@ from holdfast.schema import Column, Schema, Type
 PUBLISHED = "published"
 DECLARED = ("bounds", "categories", "labels")
 LONGEST_LABEL = 200
+WITNESS = ".witness"
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,24 @@ class FoundWitness(Witness):
         """Do nothing: a restored ledger goes on behind what this witness says."""
 
 
+class NeighborWitness(FoundWitness):
+    """The witnesses of other files in the folder: the data may have been renamed or copied there."""
+
+    name = "a witness beside other data"
+
+    def __init__(self, own: Path, content: str) -> None:
+        self._own, self._content = own, content
+
+    def newest(self) -> Seen | None:
+        """Return the newest state of a ledger for this content that any of them saw."""
+        newest: Seen | None = None
+        for path in self._own.parent.glob(f"*{WITNESS}"):
+            seen = None if path == self._own else FileWitness(path, self._content).newest()
+            if seen is not None and (newest is None or seen.tip.seq > newest.tip.seq):
+                newest, self.name = seen, f"{path.name} in this folder"
+        return newest
+
+
 class DeckWitness(FoundWitness):
     """A deck, as a witness in a restore: it saw no entries, but what its ledger had given out for its questions."""
 
@@ -298,4 +317,7 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
 
 def _file_witness(rows: RowSource) -> list[Witness]:
     ledger = ledger_beside(rows)
-    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
+    if ledger is None:
+        return []
+    own, content = ledger.with_suffix(WITNESS), content_of(rows.fingerprint)
+    return [FileWitness(own, content), NeighborWitness(own, content)]

@@ -24,6 +24,7 @@ from holdfast.ledger.sqlite import SqliteStore
 from holdfast.ledger.sqlite_file import SqliteFile
 from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import _SLOT, ProcessWitness, Watch
+from holdfast.session.beside import witnesses_of_a_restore
 
 
 def table(rows: int = 2_000, seed: int = 1) -> dict[str, Any]:
@@ -218,6 +219,34 @@ def test_data_moved_with_its_ledger_goes_on(path: Path, tmp_path: Path) -> None:
     (moved / "trips.parquet.ledger").unlink()
     with pytest.raises(LedgerDamaged, match="saw 6 answers"):
         hf.Session(moved / "trips.parquet")
+
+
+@pytest.mark.parametrize("how", [Path.rename, shutil.copy])
+def test_another_name_in_the_same_folder_is_no_second_budget(path: Path, how: Any) -> None:
+    ledger = begin(path, 5)
+    other = path.with_name("trips.parquet")
+    how(path, other)
+    another_process()
+    with pytest.raises(InvalidArgument, match=r"flights.parquet.witness in this folder saw 5 answers") as refused:
+        hf.Session(other)
+    assert refused.value.fields["ledger"] == str(ledger)
+    spend(other, 1, start=5, ledger=ledger)  # as it proposes
+
+
+def test_a_restore_counts_what_was_asked_under_another_name(path: Path) -> None:
+    ledger = begin(path, 5)
+    kept, other = ledger.with_name("kept"), path.with_name("trips.parquet")
+    hf.backup(ledger, kept)
+    shutil.copy(path, other)
+    spend(other, 2, start=5, ledger=ledger)
+    ledger.unlink()
+    another_process()
+    rows = hf.open(path)
+    hf.restore(kept, ledger, fingerprint=rows.fingerprint, witnesses=witnesses_of_a_restore(rows))
+    another_process()
+    for name, place in ((path, None), (other, ledger)):
+        with hf.Session(name, ledger=place) as session:
+            assert session.budget.answers_left == 100 - 7
 
 
 def test_other_data_in_the_same_place_begins_anew(path: Path) -> None:
