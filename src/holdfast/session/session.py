@@ -364,6 +364,10 @@ class Session(Verbs):
             if self._opened is not None:
                 self._opened.close()
 
+    def __len__(self) -> int:
+        """How many rows, or units, an answer draws from."""
+        return len(self._rows)
+
     def __enter__(self) -> Self:
         return self
 

@@ -219,6 +219,7 @@ def test_answers_use_cards_in_sequence_each_once(deck: Deck) -> None:
 
 def test_a_session_asks_a_deck(deck: Deck) -> None:
     with hf.Session(deck.location, queries=50) as session:
+        assert len(session) == ROWS
         assert session.plan.rows == ROWS
         assert session.plan.rows_per_query == 400
         answer = session.mean("id < 2500")
