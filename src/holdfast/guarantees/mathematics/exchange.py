@@ -198,7 +198,8 @@ def _roots(low: float, high: float, J: float, r: float, identical: bool) -> tupl
         lead, least = _lead_and_least(J, r, identical)
         if below:
             x = min(1.0, low)
-            bottom = (x - near) * (x + near - J) / _leading_root(x, J, r, least, sqrt) / SAFE
+            bottom = (x - near) * (x + near - J) / _leading_root(x, J, r, least, sqrt)
+            bottom = max(0.0, bottom / SAFE - ULP)  # J may be rounded, and x next to it
         if above:
             top = min(1.0, _leading_root(max(0.0, high), J, r, least, sqrt) / lead * SAFE)
     return bottom, top
