@@ -19,7 +19,7 @@ from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
-from holdfast.questions.estimate import write_end
+from holdfast.questions.estimate import Interval, write_end
 from holdfast.questions.moments import _in_units, correlation_of, deviation_of, slope_of, variance_of
 from holdfast.questions.question import Context, Drawing
 from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
@@ -167,6 +167,23 @@ def test_a_variance_that_seems_to_be_zero_or_less_is_no_error_and_no_upper_end_o
         found, within = moment(Contradicting((), 1_000, sliced))
         estimate, bounds = _in_units(found, within, Fraction(1), rounded=moment is slope_of)
         assert bounds[0] <= estimate.low <= estimate.high == bounds[1]
+
+
+@pytest.mark.parametrize("end", [0.0, -0.01])
+@pytest.mark.parametrize("ends", [(0.01, 0.03), (-0.03, -0.01), (0.0, 0.02), (0.0, 0.0)])
+def test_one_variance_that_seems_to_be_zero_or_less_makes_no_correlation_certain(end: float, ends: Interval) -> None:
+    class Contradicting(PlannedStages):
+        def center(self) -> None:
+            self.centers, self.offsets = (0.0, 0.0), [(0.0, 0.0), (0.0, 0.0)]
+
+        def central(self, form: QuadraticForm, draws: int) -> Found:
+            if form.xy != 0:
+                return sum(ends) / 2, ends
+            return (end, (end - 0.1, end)) if form.xx else (0.02, (0.01, 0.03))
+
+    found, within = correlation_of(Contradicting((), 1_000, True))
+    estimate, bounds = _in_units(found, within, Fraction(1), rounded=False)
+    assert (estimate.low, estimate.high) == bounds
 
 
 @pytest.mark.parametrize(("kind", "others"), [("correlation", ["y"]), ("slope", ["y"]), ("std", [])])
