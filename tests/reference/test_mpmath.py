@@ -12,7 +12,7 @@ import pytest
 from mpmath import mp, mpf
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import concentration, exchange, privacy, special
+from holdfast.guarantees.mathematics import checks, concentration, exchange, privacy, special
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, clopper_pearsons, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
@@ -205,6 +205,21 @@ def test_ends_where_all_tosses_are_the_same_are_rounded_outwards(trials):
     assert mpf(lows[0]) ** trials <= mpf(5e-13)
     assert (1 - mpf(highs[1])) ** trials <= mpf(5e-13)
     assert (mpf(lows[0]) + mpf("1e-14")) ** trials >= mpf(5e-13)
+
+
+@pytest.mark.parametrize("before", [9, 10**3, 70_481, 10**6, 93_252_080, 1_744_748_412, 2**31 - 1])
+def test_weights_of_responses_are_rounded_down(before):
+    """A description length is a difference of logarithms of factorials, which are as large as the number of checks."""
+
+    def log_choices(n, j):
+        return mpmath.loggamma(n + 1) - mpmath.loggamma(j + 1) - mpmath.loggamma(n - j + 1)
+
+    for some in (1, 2, 4, before // 20_000 + 1):
+        count = mpmath.log(mpf((some + 1) * (some + 2)) * (before + 1) / (before + 2))
+        exact = count + log_choices(before, some)
+        assert exact <= checks.guess_nats(before + 1, some, 0.0) <= exact * (1 + mpf("2e-12")) + mpf("2e-4")
+        failed = mpmath.log(mpf(before + 2) / checks.FAILING) + log_choices(before + 1, some)
+        assert failed <= checks.failure_nats(before + 1, some) <= failed * (1 + mpf("2e-12")) + mpf("2e-4")
 
 
 @pytest.mark.parametrize("identical", [True, False])
