@@ -277,6 +277,8 @@ def _range(node: Node, columns: Mapping[str, Column]) -> Range:
         case "CASE":
             results = (*node.args[1:-1:2], node.args[-1])
             return _either([_range(one, columns) for one in results if not (one.is_literal and one.value is None)])
+        case "CAST" if node.type is Type.INT:  # rounds
+            return _of_arithmetic("ROUND", [_range(node.args[0], columns)])
         case "+-":
             first, *others = (_range(arg, columns) for arg in node.args)
             signed = zip(node.value, others, strict=True)
