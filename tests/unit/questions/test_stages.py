@@ -19,7 +19,7 @@ from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
-from holdfast.questions.estimate import Interval, write_end
+from holdfast.questions.estimate import write_end
 from holdfast.questions.moments import _in_units, correlation_of, deviation_of, slope_of, variance_of
 from holdfast.questions.question import Context, Drawing
 from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
@@ -171,7 +171,9 @@ def test_a_variance_that_seems_to_be_zero_or_less_is_no_error_and_no_upper_end_o
 
 @pytest.mark.parametrize("end", [0.0, -0.01])
 @pytest.mark.parametrize("ends", [(0.01, 0.03), (-0.03, -0.01), (0.0, 0.02), (0.0, 0.0)])
-def test_one_variance_that_seems_to_be_zero_or_less_makes_no_correlation_certain(end: float, ends: Interval) -> None:
+def test_one_variance_that_seems_to_be_zero_or_less_makes_no_correlation_certain(
+    end: float, ends: tuple[float, float]
+) -> None:
     class Contradicting(PlannedStages):
         def center(self) -> None:
             self.centers, self.offsets = (0.0, 0.0), [(0.0, 0.0), (0.0, 0.0)]
