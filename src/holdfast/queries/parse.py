@@ -309,8 +309,8 @@ def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
             return _extremes([x / y for x, y in product(one, other)])
         case "COALESCE", _:
             return _either(ranges)
-        case "FLOOR" | "CEIL" | "ROUND", [(low, high), *_] if isfinite(high - low):
-            return float(floor(low)), float(ceil(high))
+        case "FLOOR" | "CEIL" | "ROUND", [(low, high), *_]:
+            return float(floor(low)) if isfinite(low) else low, float(ceil(high)) if isfinite(high) else high
         case "CAST" | "NULLIF", [first, *_]:
             return first
     return _ANY

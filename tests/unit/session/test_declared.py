@@ -189,6 +189,7 @@ def test_no_value_leaves_the_range_of_its_expression(text: str) -> None:
         ("(b / 8)::INTEGER", (0.0, 1.0)),  # it is rounded
         ("CAST(a / 4 AS BIGINT)", (-1.0, 1.0)),
         ("c::INTEGER", None),
+        ("LEAST(GREATEST(c, 0.5)::INTEGER, 9)", (0.0, 9.0)),
         ("GREATEST(c, 0)", None),
         ("LEAST(GREATEST(c, 0), 9)", (0.0, 9.0)),
         ("EXTRACT(hour FROM t)", (0.0, 23.0)),
