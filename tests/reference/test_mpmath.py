@@ -12,7 +12,7 @@ import pytest
 from mpmath import mp, mpf
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import concentration, privacy, special
+from holdfast.guarantees.mathematics import checks, concentration, exchange, privacy, special
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, clopper_pearsons, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
@@ -196,6 +196,45 @@ def test_ends_of_many_counts_at_once_are_rounded_outwards(trials, beta, each):
             assert upper_tail(seen, trials, end) <= mpf(beta) / 2
             near = end + end * (1 - end) * mpf("2e-8") + mpf("2e-15")
             assert near >= 1 or upper_tail(seen, trials, near) >= mpf(beta) / 2 * (1 - mpf("1e-12"))
+
+
+@pytest.mark.parametrize("trials", [640_006, 792_866, 868_430, 977_983])
+def test_ends_where_all_tosses_are_the_same_are_rounded_outwards(trials):
+    """The tail is p^n, a straight line on a log scale, so that a single step from anywhere seems to be enough."""
+    lows, highs = clopper_pearsons([trials, 0] * 8, trials, 1e-12)
+    assert mpf(lows[0]) ** trials <= mpf(5e-13)
+    assert (1 - mpf(highs[1])) ** trials <= mpf(5e-13)
+    assert (mpf(lows[0]) + mpf("1e-14")) ** trials >= mpf(5e-13)
+
+
+@pytest.mark.parametrize("before", [9, 10**3, 70_481, 10**6, 93_252_080, 1_744_748_412, 2**31 - 1])
+def test_weights_of_responses_are_rounded_down(before):
+    """A description length is a difference of logarithms of factorials, which are as large as the number of checks."""
+
+    def log_choices(n, j):
+        return mpmath.loggamma(n + 1) - mpmath.loggamma(j + 1) - mpmath.loggamma(n - j + 1)
+
+    for some in (1, 2, 4, before // 20_000 + 1):
+        count = mpmath.log(mpf((some + 1) * (some + 2)) * (before + 1) / (before + 2))
+        exact = count + log_choices(before, some)
+        assert exact <= checks.guess_nats(before + 1, some, 0.0) <= exact * (1 + mpf("2e-12")) + mpf("2e-4")
+        failed = mpmath.log(mpf(before + 2) / checks.FAILING) + log_choices(before + 1, some)
+        assert failed <= checks.failure_nats(before + 1, some) <= failed * (1 + mpf("2e-12")) + mpf("2e-4")
+
+
+@pytest.mark.parametrize("identical", [True, False])
+def test_the_least_mean_of_a_group_that_is_hardly_large_enough_is_rounded_down(identical):
+    """1 - J/g is then all that is left of two numbers near 1."""
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        j = float(rng.uniform(0.001, 0.12))
+        share = j * (1 + float(10 ** rng.uniform(-8, -3)))
+        k, r = mpf(j) / mpf(share), mpf(exchange.most_over(share, j, identical=identical))
+        c = 0 if identical else mpf(1) / 2
+        lead, half = 1 - k + k * r, 1 - k + k * r / 2
+        root = (half - mpmath.sqrt(half**2 - lead * (1 - k - c * k**2))) / lead  # the smaller, at a mean of 1
+        low, _ = exchange.group_range((1.0, 1.0), share, j, identical=identical)
+        assert low <= max(0, root)
 
 
 @pytest.mark.parametrize("sigmas", [0.1, 1, 5, 30])

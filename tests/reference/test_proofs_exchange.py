@@ -760,11 +760,13 @@ def test_interval_for_rows_that_are_not_identical(j: float) -> None:
     assert np.all(root[~inner] >= 1 - 1e-12)
     assert np.all(np.diff(root[inner]) >= 0)
     if j > exchange.MOST_ALIKE:
-        assert np.allclose([exchange.hi(value, j, identical=False) for value in x], np.where(inner, root, 1.0))
+        end = np.minimum(np.where(inner, root, 1.0), x + np.sqrt(j * (1 + j) / 2))
+        assert np.allclose([exchange.hi(value, j, identical=False) for value in x], end)
     high = np.array([exchange.hi(value, j, identical=False) for value in x])
     assert np.all(np.diff(high) >= 0)
     assert np.all(high >= [exchange.hi(value, j) for value in x])
     assert np.all(high <= np.where(inner, root, 1.0) + 2e-12)
+    assert np.all(high - x <= float(exchange.worst_case(j, identical=False)) + 2e-12)
     assert np.allclose([exchange.lo(value, j, identical=False) for value in x], 1 - high[::-1], atol=1e-11)
 
 

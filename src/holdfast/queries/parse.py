@@ -277,6 +277,8 @@ def _range(node: Node, columns: Mapping[str, Column]) -> Range:
         case "CASE":
             results = (*node.args[1:-1:2], node.args[-1])
             return _either([_range(one, columns) for one in results if not (one.is_literal and one.value is None)])
+        case "CAST" if node.type is Type.INT:  # rounds
+            return _of_arithmetic("ROUND", [_range(node.args[0], columns)])
         case "+-":
             first, *others = (_range(arg, columns) for arg in node.args)
             signed = zip(node.value, others, strict=True)
@@ -307,8 +309,8 @@ def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
             return _extremes([x / y for x, y in product(one, other)])
         case "COALESCE", _:
             return _either(ranges)
-        case "FLOOR" | "CEIL" | "ROUND", [(low, high), *_] if isfinite(high - low):
-            return float(floor(low)), float(ceil(high))
+        case "FLOOR" | "CEIL" | "ROUND", [(low, high), *_]:
+            return float(floor(low)) if isfinite(low) else low, float(ceil(high)) if isfinite(high) else high
         case "CAST" | "NULLIF", [first, *_]:
             return first
     return _ANY

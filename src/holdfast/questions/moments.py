@@ -80,6 +80,8 @@ def correlation_of(stages: Stages) -> Ranged:
     both = (first[0] + second[0]) / 2, (first[1] + second[1]) / 2
     value, (low, high) = _quotient(stages, product, below, both, parts=(3 / 2, 15 / 8), limit=1.0)
     least, most = unequal(first, second)
+    if least == inf:  # one of the variances seems to be zero or less, the other not: stages contradict each other
+        return (value, (1.0, -1.0)), (-1.0, 1.0)
     low, high = low * (least if low >= 0 else most), high * (most if high > 0 else least)
     return (value, (low - ROUNDING, high + ROUNDING)), (-1.0, 1.0)
 

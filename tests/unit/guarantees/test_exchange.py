@@ -13,7 +13,8 @@ from holdfast.guarantees import posterior, read
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
-from holdfast.guarantees.statistic import OutcomeShares, Tally
+from holdfast.guarantees.statistic import OneShare, OutcomeShares, Tally
+from holdfast.guarantees.terms import Goal
 from holdfast.session.planning import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share
@@ -89,6 +90,19 @@ def test_the_interval_holds_exactly_the_populations_that_the_theorem_allows(j):
         assert exchange.lo(x, j) <= inside.min() <= exchange.lo(x, j) + 1e-4
         assert exchange.hi(x, j) - 1e-4 <= inside.max() <= exchange.hi(x, j)
         assert exchange.hi(x, j) - x <= exchange.worst_case(j) + 2e-12
+
+
+@pytest.mark.parametrize("rows", [150, 203, 400, 2_000])
+@pytest.mark.parametrize("queries", [0, 1, 5])
+@pytest.mark.parametrize("identical", [True, False])
+def test_an_answer_is_no_wider_than_its_margin_also_from_few_rows(rows, queries, identical):
+    terms = Exchange.plan(Goal(rows, queries, 0.95, ends=False, identical=identical), "coins")
+    draws = terms.rows_per_query
+    guarantee = Exchange(terms).at(draws, 0)
+    for ones in range(0, draws + 1, 1 + draws // 50):
+        (value,) = OneShare().from_counts((draws - ones, ones), draws, mass=terms.mass)
+        low, high = guarantee.share(Tally((value,), draws, (draws - ones, ones), (1,)), 0)
+        assert max(value - low, high - value) <= guarantee.margin(draws) + 1e-12
 
 
 def test_the_ends_are_mirrored_and_a_rare_event_stays_rare():

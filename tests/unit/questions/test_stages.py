@@ -169,6 +169,25 @@ def test_a_variance_that_seems_to_be_zero_or_less_is_no_error_and_no_upper_end_o
         assert bounds[0] <= estimate.low <= estimate.high == bounds[1]
 
 
+@pytest.mark.parametrize("end", [0.0, -0.01])
+@pytest.mark.parametrize("ends", [(0.01, 0.03), (-0.03, -0.01), (0.0, 0.02), (0.0, 0.0)])
+def test_one_variance_that_seems_to_be_zero_or_less_makes_no_correlation_certain(
+    end: float, ends: tuple[float, float]
+) -> None:
+    class Contradicting(PlannedStages):
+        def center(self) -> None:
+            self.centers, self.offsets = (0.0, 0.0), [(0.0, 0.0), (0.0, 0.0)]
+
+        def central(self, form: QuadraticForm, draws: int) -> Found:
+            if form.xy != 0:
+                return sum(ends) / 2, ends
+            return (end, (end - 0.1, end)) if form.xx else (0.02, (0.01, 0.03))
+
+    found, within = correlation_of(Contradicting((), 1_000, True))
+    estimate, bounds = _in_units(found, within, Fraction(1), rounded=False)
+    assert (estimate.low, estimate.high) == bounds
+
+
 @pytest.mark.parametrize(("kind", "others"), [("correlation", ["y"]), ("slope", ["y"]), ("std", [])])
 def test_a_price_says_how_wide_a_moment_will_be(kind: str, others: list[str]) -> None:
     rng = np.random.default_rng(3)

@@ -154,6 +154,7 @@ numbers = st.recursive(
         st.builds("({1} {0} {2})".format, st.sampled_from("+-*"), inner, inner),
         st.builds("{0}({1})".format, st.sampled_from(["-", "ABS", "FLOOR", "CEIL", "ROUND"]), inner),
         st.builds("({0} / 4)".format, inner),
+        st.builds("({0})::INTEGER".format, inner),
         st.builds("CASE WHEN {0} > 0 THEN {1} ELSE {2} END".format, inner, inner, inner),
     ),
     max_leaves=6,
@@ -185,6 +186,10 @@ def test_no_value_leaves_the_range_of_its_expression(text: str) -> None:
         ("b / a", None),  # a may be 0
         ("a % 2", None),  # not followed
         ("2 + 0 * b", (2.0, 2.0)),
+        ("(b / 8)::INTEGER", (0.0, 1.0)),  # it is rounded
+        ("CAST(a / 4 AS BIGINT)", (-1.0, 1.0)),
+        ("c::INTEGER", None),
+        ("LEAST(GREATEST(c, 0.5)::INTEGER, 9)", (0.0, 9.0)),
         ("GREATEST(c, 0)", None),
         ("LEAST(GREATEST(c, 0), 9)", (0.0, 9.0)),
         ("EXTRACT(hour FROM t)", (0.0, 23.0)),

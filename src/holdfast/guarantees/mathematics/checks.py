@@ -20,6 +20,7 @@ CLOSE = 2e-4  # precision of a searched end, relative to its distance from the c
 SUMMED = 1 + 1e-9  # bounds the rounding of the sum of the pieces: each is a difference of two close numbers
 TINY = 1e-300  # stands for 0 where a logarithm is taken
 KL_ROUNDING = 1e-15  # rounding error of kl of two doubles, relative to the sum of its terms' sizes
+ROUNDED = 1e-15  # that of a logarithm of a binomial coefficient, relative to the largest of its terms
 
 FAILING = 0.01  # weight of all histories in which something failed; it costs all others 0.01 nats
 
@@ -53,7 +54,9 @@ def _log_count(j: int, most: int) -> float:
 
 
 def _log_binomial(n: int, j: int) -> float:
-    return lgamma(n + 1) - lgamma(j + 1) - lgamma(n - j + 1)
+    """Return log C(n, j), rounded up: of large logarithms that nearly cancel, few digits are left."""
+    whole = lgamma(n + 1)
+    return whole - lgamma(j + 1) - lgamma(n - j + 1) + ROUNDED * whole
 
 
 @theorem("weights of response strings", proof="checks.md")

@@ -284,6 +284,8 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
             scale = special.betaln(a, b)
             if some_few:  # then the tail is nearly C(trials, count) p^count
                 p = np.where(few, np.exp(np.minimum(-1e-9, (goal + np.log(a) + scale) / a)), p)
+            if not np.logical_and.reduce(rest, axis=None):  # p^n, of which `scale` has too few digits
+                p = np.where(rest > ZERO, p, np.exp(goal / n))
             ends = _by_steps(p, a, b, rest, goal, scale)
             ends = ends - ends * (ONE - ends) * _OUTWARD - _ULP
             total = np.add.reduce(ends, axis=None)

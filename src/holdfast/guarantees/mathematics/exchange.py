@@ -131,7 +131,7 @@ def hi(x: float, J: float, *, identical: bool = True) -> float:
     Statement
         The larger root of (x-p)^2 = J (x + p - 2xp): x(1-J) + J/2 + sqrt(J^2 + 4J(2-J)x(1-x))/2 if x < 1 - J, else 1.
         It grows with x. For rows that are not identical: if J <= 1/8, the same with max(x, J^2) for x, and 1 if that is
-        above 1 - J^2; if J > 1/8, J^2/2 is added on the right.
+        above 1 - J^2; if J > 1/8, J^2/2 is added on the right, and no p is further from x than `worst_case`.
 
     Not covered
         The posterior guarantee's chi: no value of chi gives this interval.
@@ -163,8 +163,11 @@ def lo(x: float, J: float, *, identical: bool = True) -> float:
 
 def interval(mean: tuple[float, float], J: float, *, identical: bool = True) -> tuple[float, float]:
     """Return `lo` of the lower and `hi` of the upper end of an interval for the posterior mean."""
-    if identical or not J <= MOST_ALIKE:
-        return _roots(mean[0], mean[1], J, 1.0, identical)
+    if identical:
+        return _roots(mean[0], mean[1], J, 1.0, True)
+    if not J <= MOST_ALIKE:
+        (bottom, top), reach = _roots(mean[0], mean[1], J, 1.0, False), float(worst_case(J, identical=False))
+        return max(bottom, mean[0] - reach), min(top, mean[1] + reach)
     square = J * J
     bottom, top = _roots(min(mean[0], 1 - square), max(mean[1], square), J, 1.0, True)
     return bottom if bottom >= square else 0.0, top if top <= 1 - square else 1.0
@@ -173,8 +176,10 @@ def interval(mean: tuple[float, float], J: float, *, identical: bool = True) -> 
 def intervals(means: Any, J: float, *, identical: bool = True) -> Any:
     """Return `interval` for many means at once: their lower ends, and their upper ends, in two rows."""
     x = _mirrored(means)
-    if identical or not J <= MOST_ALIKE:
-        return _mirrored(_smaller_roots(x, J, 1.0, identical))
+    if identical:
+        return _mirrored(_smaller_roots(x, J, 1.0, True))
+    if not J <= MOST_ALIKE:
+        return _mirrored(np.maximum(_smaller_roots(x, J, 1.0, False), x - worst_case(J, identical=False)))
     square = np.array(J * J)
     bottom = _smaller_roots(np.minimum(x, ONE - square), J, 1.0, True)
     return _mirrored(bottom * (bottom >= square))
@@ -198,7 +203,8 @@ def _roots(low: float, high: float, J: float, r: float, identical: bool) -> tupl
         lead, least = _lead_and_least(J, r, identical)
         if below:
             x = min(1.0, low)
-            bottom = (x - near) * (x + near - J) / _leading_root(x, J, r, least, sqrt) / SAFE
+            bottom = (x - near) * (x + near - J) / _leading_root(x, J, r, least, sqrt)
+            bottom = max(0.0, bottom / SAFE - ULP)  # J may be rounded, and x next to it
         if above:
             top = min(1.0, _leading_root(max(0.0, high), J, r, least, sqrt) / lead * SAFE)
     return bottom, top
@@ -293,6 +299,8 @@ def group_ranges(means: Any, shares: Any, J: float, *, identical: bool = True) -
     square = 0.0 if identical or J > MOST_ALIKE else J * J
     _, least = _lead_and_least(J, 1.0, identical or square > 0)
     top = _leading_root(np.maximum(g, square), J, 1.0, least, np.sqrt)  # 1 or more if g is too near to 1
+    if not identical and J > MOST_ALIKE:
+        top = np.minimum(top, g + worst_case(J, identical=False))  # as `interval`
     over = np.minimum(ONE, top * (SAFE / (1 - square)))  # by `most_over`
     return _mirrored(_smaller_roots(_mirrored(means), k, over / g, identical))
 
