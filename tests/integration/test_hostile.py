@@ -27,6 +27,8 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable,
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
 from holdfast.ledger.opening import forget_all
+from holdfast.ledger.sqlite import SqliteStore
+from holdfast.rows.decks import dealt as dealt_notes
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.memory import memory_rows
 from holdfast.session import parts
@@ -137,6 +139,101 @@ def test_a_table_that_was_dealt_has_no_second_budget(tmp_path: Path) -> None:
         assert session.mean("label = 1").value == asked.value
     with hf.Session(deck) as session:
         assert session.mean("label = 1").cached
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+@pytest.mark.parametrize("unit", [None, "who"])
+def test_a_table_that_was_dealt_has_no_second_budget_though_its_file_has_another_date(
+    tmp_path: Path, unit: str | None
+) -> None:
+    """The attack: touch the file, or copy it back from a backup; then ask it, seal it, or ask another deck of it."""
+    path, day = tmp_path / "t.csv", pl.date(2024, 1, 1) + pl.duration(days="id")
+    frame = pl.DataFrame({"id": np.arange(ROWS), "who": np.arange(ROWS) % 999}).with_columns(
+        label=pl.when(pl.col("id") % 2 == 0).then(pl.lit("a\u00e9")).otherwise(pl.lit("b")),
+        day=pl.when(pl.col("id") % 5 > 0).then(day),
+    )
+    frame.write_csv(path)
+    hf.deal(path, deck := tmp_path / "a.deck", cards=20_000, unit=unit)
+    with hf.Session(deck) as session:
+        session.mean("label = 'b'")
+    os.utime(path, (1, 1))
+    hf.deal(path, other := tmp_path / "b.deck", cards=20_000, unit=unit)
+    forget_all()  # as in another process
+    os.utime(path, (2, 2))
+    for again in (
+        lambda: hf.Session(path, unit=unit),
+        lambda: hf.hold_back(path, unit=unit),
+        lambda: hf.Session(other),
+    ):
+        with pytest.raises(InvalidArgument, match=r"dealt as a\.deck"):
+            again()
+    with pytest.raises(RowSourceError, match=r"dealt as a\.deck, so its labels are not sealed"):
+        hf.Board(path)
+    with hf.Session(deck) as session:
+        assert session.mean("label = 'b'").cached
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_rows_that_are_not_those_of_a_deck_are_compared_with_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, compared = tmp_path / "t.csv", []
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    dealt(path, "t.deck")
+    pl.DataFrame({"x": np.arange(1, ROWS + 1) % 3}).write_csv(path)
+    compute = dealt_notes.unordered_content
+    monkeypatch.setattr(dealt_notes, "unordered_content", lambda rows: compared.append(rows) or compute(rows))
+    for number in range(3):
+        with hf.Session(path) as session:
+            assert session.mean(f"x = {number}").seq == number + 1
+    assert len(compared) == 1
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_a_deck_of_labels_that_were_sealed_is_not_asked(tmp_path: Path) -> None:
+    """The attack: deal the file of labels, which nobody has opened as a session, so that no folder of it is there."""
+    path = tmp_path / "t.csv"
+    pl.DataFrame({"id": np.arange(ROWS), "label": np.arange(ROWS) % 2 == 0}).write_csv(path)
+    hf.Board(path).close()
+    forget_all()  # as in another process
+    with pytest.raises(InvalidArgument, match=r"The labels in these rows were sealed as t\.board\.holdfast"):
+        hf.Session(dealt(path, "t.deck"))
+
+
+FIRST_OF_ANOTHER_DECK = """
+import sys, holdfast
+try:
+    with holdfast.Session(sys.argv[1]) as session:
+        session.mean("x = 1")
+    print("asked")
+except holdfast.HoldfastError as error:
+    print("refused", error)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_two_decks_of_a_table_that_begin_at_one_instant_have_one_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: another process asks another deck just when this one has found that nobody has asked any."""
+    path = tmp_path / "t.csv"
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    deck, other = dealt(path, "a.deck"), dealt(path, "b.deck")
+    command = [sys.executable, "-W", "ignore", "-c", FIRST_OF_ANOTHER_DECK, str(other)]
+    begin, ran = SqliteStore.begin, []
+
+    def late(self: SqliteStore, *args: Any) -> bool:
+        another = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        ran.append(another)
+        with suppress(subprocess.TimeoutExpired):
+            another.wait(5)  # as long as it is kept waiting it cannot have begun
+        return begin(self, *args)
+
+    with hf.Session(deck) as session:
+        monkeypatch.setattr(SqliteStore, "begin", late)
+        session.mean("x = 1")
+    said, _ = ran[0].communicate(timeout=60)
+    assert said.startswith("refused The table of these rows was dealt as a.deck"), said
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
