@@ -26,6 +26,7 @@ from holdfast import board
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, RowSourceError
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
+from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
 from holdfast.rows.decks import dealt as dealt_notes
@@ -338,6 +339,47 @@ def test_a_full_disk_takes_no_payment(tmp_path: Path, monkeypatch: pytest.Monkey
         asks[kind](session, 10)  # asked before, and free
         monkeypatch.undo()
         asks[kind](session, 30)
+
+
+def test_a_file_system_that_does_not_say_what_it_has_left_is_not_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = os.statvfs_result((512, 512, 0, 0, 0, 0, 0, 0, 0, 255))  # as those in user space answer if nobody does
+    monkeypatch.setattr(os, "statvfs", lambda _: silent)
+    with hf.Session({"x": np.arange(ROWS) % 2 == 0}, ledger=tmp_path / "a.ledger") as session:
+        assert session.mean("x").seq == 1
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.ledger.SharedBudget")
+@pytest.mark.parametrize("first", ["asked", "split"])
+def test_a_thread_that_asks_while_rows_in_memory_are_split_asks_none_that_are_held(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """The attack: begin to ask all rows when nobody has split them yet, and go on when half of them are held."""
+    frame = pl.DataFrame({"id": np.arange(ROWS), "x": np.arange(ROWS) % 2})
+    choose, begin = parts.without_replacement, MemoryStore.begin
+
+    def asked_meanwhile(*args: Any) -> Any:
+        with hf.Session(frame) as session:
+            session.mean("x = 1")
+        return choose(*args)
+
+    def split_meanwhile(*args: Any) -> bool:
+        monkeypatch.undo()
+        hf.hold_back(frame, id="id")
+        return begin(*args)
+
+    if first == "asked":
+        monkeypatch.setattr(parts, "without_replacement", asked_meanwhile)
+        with pytest.raises(InvalidArgument, match="have answered questions already"):
+            hf.hold_back(frame, id="id")
+        with hf.Session(frame) as session:
+            assert session.mean("x = 1").cached
+    else:
+        with hf.Session(frame) as session:
+            monkeypatch.setattr(MemoryStore, "begin", split_meanwhile)
+            with pytest.raises(InvalidArgument, match="were split into"):
+                session.mean("x = 1")
 
 
 SPLIT_AGAIN = "import sys, holdfast as hf; hf.hold_back(sys.argv[1], id='id')"
