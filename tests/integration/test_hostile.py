@@ -175,6 +175,32 @@ def test_a_table_that_was_dealt_has_no_second_budget_though_its_file_has_another
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_a_note_that_was_cut_off_spoils_none_that_follow_and_without_room_nothing_is_dealt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: fill the disk, or kill, when the note is written that a table was dealt."""
+    path, note = tmp_path / "t.csv", tmp_path / "t.csv.dealt"
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    write = os.write
+
+    def full(file: int, text: bytes) -> int:
+        if note.exists() and os.path.samestat(os.fstat(file), note.stat()):
+            raise OSError(28, "No space left on device")
+        return write(file, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(RowSourceError, match=r"the disk is full|No space left"):
+            dealt(path, "a.deck")
+    note.write_text('["the state of the ta')
+    with hf.Session(dealt(path, "b.deck")) as session:
+        session.mean("x = 1")
+    forget_all()  # as in another process
+    with pytest.raises(InvalidArgument, match=r"dealt as b\.deck"):
+        hf.Session(path)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 def test_rows_that_are_not_those_of_a_deck_are_compared_with_them_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

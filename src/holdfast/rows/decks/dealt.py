@@ -10,6 +10,7 @@ A deck counts for a table in the state that it was dealt from. A file that was c
 then its content is compared, which reads all rows once for each state, and is noted beside the table in a third item.
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -67,7 +68,8 @@ def _decks_of(table: Path, state: str, rows: LocalRows | None) -> list[Path]:
         found = _read(table).contents.get(state, "")
         if not found and rows is not None:
             found = unordered_content(rows)
-            _append(table, state, None, found)
+            with suppress(OSError):  # no room: it is computed again
+                _append(table, state, None, found)
         return found
 
     return _dealt_from(table, state, content)
@@ -163,9 +165,16 @@ def _read(folder: Path) -> _Read:
 
 
 def _append(folder: Path, *line: str | None) -> None:
-    with suppress(OSError):  # a read-only folder has no notes
+    """Add a line, durably; raise if there is no room for it. A read-only folder has no notes."""
+    text = b"\n" + json.dumps(line).encode("utf-8", "surrogateescape") + b"\n"  # the line before may have been cut off
+    try:
         note = os.open(_note(folder), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.write(note, json.dumps(line).encode("utf-8", "surrogateescape") + b"\n")
+            while text:
+                text = text[os.write(note, text) :]
+            os.fsync(note)
         finally:
             os.close(note)
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
