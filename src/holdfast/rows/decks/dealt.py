@@ -168,11 +168,10 @@ def _append(folder: Path, *line: str | None) -> None:
     """Add a line, durably; raise if there is no room for it. A read-only folder has no notes."""
     text = b"\n" + json.dumps(line).encode("utf-8", "surrogateescape") + b"\n"  # the line before may have been cut off
     try:
-        note = os.open(_note(folder), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        note = os.open(_note(folder), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_SYNC | os.O_CLOEXEC, 0o600)
         try:
             while text:
                 text = text[os.write(note, text) :]
-            os.fsync(note)
         finally:
             os.close(note)
     except OSError as problem:
