@@ -26,7 +26,10 @@ from holdfast import board
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, RowSourceError
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
+from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
+from holdfast.ledger.sqlite import SqliteStore
+from holdfast.rows.decks import dealt as dealt_notes
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.memory import memory_rows
 from holdfast.session import parts
@@ -140,6 +143,127 @@ def test_a_table_that_was_dealt_has_no_second_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+@pytest.mark.parametrize("unit", [None, "who"])
+def test_a_table_that_was_dealt_has_no_second_budget_though_its_file_has_another_date(
+    tmp_path: Path, unit: str | None
+) -> None:
+    """The attack: touch the file, or copy it back from a backup; then ask it, seal it, or ask another deck of it."""
+    path, day = tmp_path / "t.csv", pl.date(2024, 1, 1) + pl.duration(days="id")
+    frame = pl.DataFrame({"id": np.arange(ROWS), "who": np.arange(ROWS) % 999}).with_columns(
+        label=pl.when(pl.col("id") % 2 == 0).then(pl.lit("a\u00e9")).otherwise(pl.lit("b")),
+        day=pl.when(pl.col("id") % 5 > 0).then(day),
+    )
+    frame.write_csv(path)
+    hf.deal(path, deck := tmp_path / "a.deck", cards=20_000, unit=unit)
+    with hf.Session(deck) as session:
+        session.mean("label = 'b'")
+    os.utime(path, (1, 1))
+    hf.deal(path, other := tmp_path / "b.deck", cards=20_000, unit=unit)
+    forget_all()  # as in another process
+    os.utime(path, (2, 2))
+    for again in (
+        lambda: hf.Session(path, unit=unit),
+        lambda: hf.hold_back(path, unit=unit),
+        lambda: hf.Session(other),
+    ):
+        with pytest.raises(InvalidArgument, match=r"dealt as a\.deck"):
+            again()
+    with pytest.raises(RowSourceError, match=r"dealt as a\.deck, so its labels are not sealed"):
+        hf.Board(path)
+    with hf.Session(deck) as session:
+        assert session.mean("label = 'b'").cached
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_a_note_that_was_cut_off_spoils_none_that_follow_and_without_room_nothing_is_dealt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: fill the disk, or kill, when the note is written that a table was dealt."""
+    path, note = tmp_path / "t.csv", tmp_path / "t.csv.dealt"
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    write = os.write
+
+    def full(file: int, text: bytes) -> int:
+        if note.exists() and os.path.samestat(os.fstat(file), note.stat()):
+            raise OSError(28, "No space left on device")
+        return write(file, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(RowSourceError, match=r"the disk is full|No space left"):
+            dealt(path, "a.deck")
+    note.write_text('["the state of the ta')
+    with hf.Session(dealt(path, "b.deck")) as session:
+        session.mean("x = 1")
+    forget_all()  # as in another process
+    with pytest.raises(InvalidArgument, match=r"dealt as b\.deck"):
+        hf.Session(path)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_rows_that_are_not_those_of_a_deck_are_compared_with_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, compared = tmp_path / "t.csv", []
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    dealt(path, "t.deck")
+    pl.DataFrame({"x": np.arange(1, ROWS + 1) % 3}).write_csv(path)
+    compute = dealt_notes.unordered_content
+    monkeypatch.setattr(dealt_notes, "unordered_content", lambda rows: compared.append(rows) or compute(rows))
+    for number in range(3):
+        with hf.Session(path) as session:
+            assert session.mean(f"x = {number}").seq == number + 1
+    assert len(compared) == 1
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_a_deck_of_labels_that_were_sealed_is_not_asked(tmp_path: Path) -> None:
+    """The attack: deal the file of labels, which nobody has opened as a session, so that no folder of it is there."""
+    path = tmp_path / "t.csv"
+    pl.DataFrame({"id": np.arange(ROWS), "label": np.arange(ROWS) % 2 == 0}).write_csv(path)
+    hf.Board(path).close()
+    forget_all()  # as in another process
+    with pytest.raises(InvalidArgument, match=r"The labels in these rows were sealed as t\.board\.holdfast"):
+        hf.Session(dealt(path, "t.deck"))
+
+
+FIRST_OF_ANOTHER_DECK = """
+import sys, holdfast
+try:
+    with holdfast.Session(sys.argv[1]) as session:
+        session.mean("x = 1")
+    print("asked")
+except holdfast.HoldfastError as error:
+    print("refused", error)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_two_decks_of_a_table_that_begin_at_one_instant_have_one_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: another process asks another deck just when this one has found that nobody has asked any."""
+    path = tmp_path / "t.csv"
+    pl.DataFrame({"x": np.arange(ROWS) % 2}).write_csv(path)
+    deck, other = dealt(path, "a.deck"), dealt(path, "b.deck")
+    command = [sys.executable, "-W", "ignore", "-c", FIRST_OF_ANOTHER_DECK, str(other)]
+    begin, ran = SqliteStore.begin, []
+
+    def late(self: SqliteStore, *args: Any) -> bool:
+        another = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        ran.append(another)
+        with suppress(subprocess.TimeoutExpired):
+            another.wait(5)  # as long as it is kept waiting it cannot have begun
+        return begin(self, *args)
+
+    with hf.Session(deck) as session:
+        monkeypatch.setattr(SqliteStore, "begin", late)
+        session.mean("x = 1")
+    said, _ = ran[0].communicate(timeout=60)
+    assert said.startswith("refused The table of these rows was dealt as a.deck"), said
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 @pytest.mark.parametrize("how", ["asked", "split"])
 def test_a_deck_has_no_second_budget_if_its_table_was_asked_while_it_was_dealt(tmp_path: Path, how: str) -> None:
     """The attack: deal a file, which takes long, and ask it or split it meanwhile; then ask the deck."""
@@ -241,6 +365,47 @@ def test_a_full_disk_takes_no_payment(tmp_path: Path, monkeypatch: pytest.Monkey
         asks[kind](session, 10)  # asked before, and free
         monkeypatch.undo()
         asks[kind](session, 30)
+
+
+def test_a_file_system_that_does_not_say_what_it_has_left_is_not_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = os.statvfs_result((512, 512, 0, 0, 0, 0, 0, 0, 0, 255))  # as those in user space answer if nobody does
+    monkeypatch.setattr(os, "statvfs", lambda _: silent)
+    with hf.Session({"x": np.arange(ROWS) % 2 == 0}, ledger=tmp_path / "a.ledger") as session:
+        assert session.mean("x").seq == 1
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.ledger.SharedBudget")
+@pytest.mark.parametrize("first", ["asked", "split"])
+def test_a_thread_that_asks_while_rows_in_memory_are_split_asks_none_that_are_held(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """The attack: begin to ask all rows when nobody has split them yet, and go on when half of them are held."""
+    frame = pl.DataFrame({"id": np.arange(ROWS), "x": np.arange(ROWS) % 2})
+    choose, begin = parts.without_replacement, MemoryStore.begin
+
+    def asked_meanwhile(*args: Any) -> Any:
+        with hf.Session(frame) as session:
+            session.mean("x = 1")
+        return choose(*args)
+
+    def split_meanwhile(*args: Any) -> bool:
+        monkeypatch.undo()
+        hf.hold_back(frame, id="id")
+        return begin(*args)
+
+    if first == "asked":
+        monkeypatch.setattr(parts, "without_replacement", asked_meanwhile)
+        with pytest.raises(InvalidArgument, match="have answered questions already"):
+            hf.hold_back(frame, id="id")
+        with hf.Session(frame) as session:
+            assert session.mean("x = 1").cached
+    else:
+        with hf.Session(frame) as session:
+            monkeypatch.setattr(MemoryStore, "begin", split_meanwhile)
+            with pytest.raises(InvalidArgument, match="were split into"):
+                session.mean("x = 1")
 
 
 SPLIT_AGAIN = "import sys, holdfast as hf; hf.hold_back(sys.argv[1], id='id')"

@@ -1,10 +1,13 @@
 """Threads, processes and forked children spend one budget together: to the last unit, never past it."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import uuid
+from functools import partial
 
 import pytest
 
@@ -190,6 +193,34 @@ def test_parent_and_forked_child_share_a_ledger_in_use(place):
         keys = [entry.key or "" for entry in ledger.entries()]
         assert sum(key.startswith("child-") for key in keys) == 160
         assert ledger.spent.answers == len(keys) == ledger.verify().seq
+
+
+@pytest.mark.parametrize("who", ["reads", "writes"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_no_child_is_forked_while_a_thread_looks_at_the_file(tmp_path, monkeypatch, who):
+    """What that thread holds in SQLite, the child would wait for; and whoever writes does not wait for the fork."""
+    connect, looking, began = sqlite3.connect, [], threading.Event()
+
+    def slow(*args, **options):
+        looking.append(args)
+        began.set()
+        time.sleep(0.5)
+        looking.pop()
+        return connect(*args, **options)
+
+    with begun(tmp_path / "a.ledger", dataset="data") as ledger:
+        commit(ledger)
+        ledger._store._state = None  # as if somebody had moved the log into the file
+        act = partial(ledger._store.write, lambda _: None) if who == "writes" else ledger._store.tip
+        thread = threading.Thread(target=act)
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite3, "connect", slow)
+            thread.start()
+            assert began.wait(20)
+            assert in_child(lambda: os._exit(len(looking))) == 0
+        thread.join(20)
+        assert not thread.is_alive()
+        ledger.verify()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

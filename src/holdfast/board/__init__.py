@@ -7,7 +7,7 @@ ledger, receipts, the server and its quotas work as in every session.
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +29,6 @@ from holdfast.ledger import (
     SharedBudget,
     Tip,
     content_of,
-    file_beside,
     open_ledger,
 )
 from holdfast.ledger.witness import BOARD, SPLIT
@@ -41,7 +40,7 @@ from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
-from holdfast.rows.decks.dealt import decks_of_scan
+from holdfast.rows.decks.dealt import decks_of_scan, unordered_content, witness_of
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
@@ -143,6 +142,7 @@ class Board:
         table = sealed_rows(table, id, target, unit, scored)
         whole = DEFAULT_CONFIDENCE if confidence is None else confidence
         with _alone(labels):
+            contents = _not_shown(labels) if isinstance(labels, str | Path) else []
             if confusion is not None:
                 check.probability(confidence=whole)
                 table = split_off(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
@@ -165,7 +165,7 @@ class Board:
             )
             self._open(rows, ledger, standing)
             if isinstance(labels, str | Path):
-                leave_witness(Path(labels), self.session.ledger.head)
+                leave_witness(Path(labels), contents, self.session.ledger.head)
 
     def _open(self, rows: LocalRows, ledger: str | Path | None, standing: Ladder | None = None) -> None:
         place, witnesses = ledger_beside(rows) if ledger is None else ledger, witnesses_beside(rows)
@@ -438,7 +438,7 @@ def _alone(labels: PredictionsLike) -> AbstractContextManager[None]:
     """Keep other processes from asking or splitting a file of labels, or making a board of it, meanwhile."""
     if not isinstance(labels, str | Path):
         return nullcontext()
-    return FileWitness(file_beside(Path(labels)).with_suffix(".witness"), "").alone()
+    return FileWitness(witness_of(Path(labels)), "").alone()
 
 
 def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
@@ -447,7 +447,6 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
     if not isinstance(labels, str | Path):
         return memory_rows(table, name="board", complete=complete, unit=unit)
     folder = board_path(Path(labels))
-    _refuse_shown(labels)
     name = folder.name.removesuffix(SEALED)
     if folder.exists():
         rows = FolderRows(folder, name=name)
@@ -462,32 +461,31 @@ def store_sealed(table: pl.DataFrame, labels: PredictionsLike, unit: str | None)
     return write_private_rows(table, folder, complete, unit, name)
 
 
-def _refuse_shown(labels: str | Path) -> None:
-    """Refuse a file that has answered questions, was split or was dealt, as far as the files beside it tell."""
+def _not_shown(labels: str | Path) -> list[str]:
+    """Refuse a file that has answered questions, was split or was dealt, as far as the files beside it tell.
+
+    Return under which identities witnesses know its rows, and those of decks; none of a file that no session can open.
+    """
     scan = find_scan(labels)
     if scan is None:
-        return
-    known, decks = known_ledger(scan), decks_of_scan(scan)
+        return []
+    rows = None
+    with warnings.catch_warnings(), suppress(HoldfastError):
+        warnings.simplefilter("ignore")  # they are for those who ask
+        scan.open()
+        rows = memory_rows(pl.concat(scan.batches()), name="labels")
+    known, decks = known_ledger(scan), decks_of_scan(scan, rows)
     if known is not None and not known.startswith(BOARD):
         fact = f"was {known}" if known.startswith(SPLIT) else "has answered questions already"
     elif decks:
         fact = f"was dealt as {decks[0].name}"
     else:
-        return
+        return [] if rows is None else [content_of(rows.fingerprint), unordered_content(rows)]
     raise RowSourceError(f"{labels} {fact}, so its labels are not sealed. Make a board of other labels.")
 
 
-def leave_witness(labels: Path, head: Head) -> None:
-    """Note beside a file of labels that they are sealed: a session on the file, in any process, is then refused."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are for those who ask
-        try:
-            scan = find_scan(labels)
-            if scan is None:
-                return
-            scan.open()
-            rows = memory_rows(pl.concat(scan.batches()), name="labels")
-        except HoldfastError:  # a file that no session can open, either
-            return
-    witness = FileWitness(file_beside(labels).with_suffix(".witness"), content_of(rows.fingerprint))
-    witness.remember(Seen(f"{BOARD}{board_path(labels).name}", Tip(head.seq, head.hash, 0, 0)))
+def leave_witness(labels: Path, contents: Sequence[str], head: Head) -> None:
+    """Note beside a file of labels that they are sealed: a session on it, or on a deck of it, is refused everywhere."""
+    for content in contents:
+        witness = FileWitness(witness_of(labels), content)
+        witness.remember(Seen(f"{BOARD}{board_path(labels).name}", Tip(head.seq, head.hash, 0, 0)))

@@ -12,7 +12,7 @@ depends on a cap.
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import lru_cache
 from typing import Self
 
 from holdfast import check
@@ -70,10 +70,10 @@ class Drawers(Exchange):
         """Not planned directly, but made from a plan for coins: see `beside_checks`."""
         return
 
-    @cached_property
+    @property
     def checks(self) -> "CheckDrawer":
         """The other drawer."""
-        return CheckDrawer(self.terms)
+        return _checks_under(self.terms)
 
     # -- the account of coins, out of what both drawers have spent --------------------------------------------------
 
@@ -146,6 +146,11 @@ class CheckDrawer(Checks):
     def cost(*, wrong: bool, group: bool) -> tuple[int, int]:
         """In the higher bits."""
         return COINS * wrong, STATEMENTS
+
+
+@lru_cache(64)  # not a cached property, whose lock a child that is forked meanwhile would wait for (in Python 3.11)
+def _checks_under(terms: DrawerTerms) -> CheckDrawer:
+    return CheckDrawer(terms)
 
 
 def beside_checks(coins: Guarantee, kept: int, confidence: float) -> Drawers:

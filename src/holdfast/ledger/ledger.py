@@ -90,7 +90,7 @@ class Ledger:
         Places taken ahead are given back first, unless somebody else has taken places since.
         """
         self._give_back()
-        self._stock.under_way.close()
+        self._stock.under_way.leave(self._watch.tip)
         self._closed = True
         self._store.close()
         self._watch.close()

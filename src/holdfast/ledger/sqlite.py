@@ -241,7 +241,7 @@ class SqliteStore(SqliteFile):
         except OSError:  # writing says what is wrong
             return
         left = found.f_bavail * found.f_frsize
-        if left < ROOM:
+        if left < ROOM and found.f_blocks:  # some file systems say nothing: 0 of 0 blocks
             raise self._unavailable(
                 f"its disk has {left:,} bytes left, and an answer that was paid for might not fit; make room"
             )

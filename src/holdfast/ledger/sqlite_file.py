@@ -8,8 +8,9 @@ its folder are looked at, and if they have changed, what is in them.
 import os
 import sqlite3
 import sys
+import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.concurrency import open_private
+from holdfast.ledger.concurrency import open_private, opening
 from holdfast.ledger.database import Database, Statements
 from holdfast.ledger.store import Tip
 
@@ -145,13 +146,18 @@ class SqliteFile(Database):
             time.sleep(POLL)
 
     def _seq_in_file(self) -> int | None:
-        """Return the newest entry in the file without its log, -1 for none; None if it cannot be read just now."""
+        """Return the newest entry in the file without its log, -1 for none; None if it cannot be read just now.
+
+        Nobody forks meanwhile: a child would wait for ever for what a thread that it does not have holds in SQLite. A
+        fork waits for whoever writes, so the writer must not wait for it.
+        """
         try:
-            connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
-            try:
-                found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
-            finally:
-                connection.close()
+            with nullcontext() if self._writer == threading.get_ident() else opening:
+                connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
+                try:
+                    found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
+                finally:
+                    connection.close()
         except sqlite3.Error as error:  # other errors: somebody is moving the log into it
             return -1 if self.tables_missing(error) else None
         return -1 if found is None else Tip._make(found).seq

@@ -66,7 +66,7 @@ class UnderWay(OfOneProcess):
             8
         )  # of its socket: a second one, after an interrupt, takes the place of the first
         self._listening: tuple[socket.socket, Path] | None = None
-        self._tip: WeakMethod[Callable[[], Tip | None]] | None = None
+        self._tips: list[WeakMethod[Callable[[], Tip | None]]] = []  # how each session reads the ledger
 
     def begin(self, places: Sequence[Place], costs: Sequence[Cost], asking: Asking, within: Transaction) -> None:
         """Note, inside the transaction that reserves them, that questions at these places are being answered."""
@@ -108,11 +108,12 @@ class UnderWay(OfOneProcess):
         return total
 
     def listen(self, folder: Path | None, tip: "Callable[[], Tip | None]") -> None:
-        """Begin to tell others who ask, if there is a folder for that; `tip` reads the ledger, as a bound method."""
+        """Begin to tell others who ask, if there is a folder for that; `tip` is a bound method that reads a ledger."""
         self.check_process()
         if folder is None or not hasattr(socket, "AF_UNIX"):
             return
-        self._tip = WeakMethod(tip)
+        if all(known() != tip for known in self._tips):
+            self._tips.append(WeakMethod(tip))
         if self._listening is None:
             with opening, suppress(OSError, RuntimeError):  # nobody forks meanwhile
                 if self._listening is None:  # otherwise another thread was faster
@@ -133,6 +134,15 @@ class UnderWay(OfOneProcess):
             _stop(listening, path)
             raise
 
+    def leave(self, tip: "Callable[[], Tip | None]") -> None:
+        """Forget a session that is closed, and stop listening with the last: others may be answering questions."""
+        for known in list(self._tips):
+            if known() in (None, tip):
+                with suppress(ValueError):  # another thread was faster
+                    self._tips.remove(known)
+        if not self._tips:
+            self.close()
+
     def close(self) -> None:
         """Stop listening; the next question begins again."""
         with opening:  # nobody begins to listen meanwhile
@@ -147,7 +157,7 @@ class UnderWay(OfOneProcess):
             with suppress(OSError):  # closed; or no descriptor is left: the next question begins to listen again
                 while True:
                     asked, _ = listening.accept()
-                    with asked, suppress(OSError, HoldfastError):
+                    with asked, suppress(OSError):
                         asked.settimeout(PATIENCE)
                         asked.sendall(self._report())
         finally:
@@ -157,9 +167,13 @@ class UnderWay(OfOneProcess):
 
     def _report(self) -> bytes:
         """Return the tip and the statements under way, both as they are after somebody has asked."""
-        read = self._tip and self._tip()
-        tip = read and read()
-        return b"%b %d" % (_named(tip), self.here(tip.places)) if tip else b""
+        for known in list(self._tips):
+            read = known()
+            with suppress(HoldfastError):  # closed just now
+                tip = read and read()
+                if tip:
+                    return b"%b %d" % (_named(tip), self.here(tip.places))
+        return b""
 
 
 def _named(tip: Tip) -> bytes:

@@ -19,7 +19,8 @@ data. They may be changed at any time, because the range and the categories of a
 """
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import DEALT, Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.node import with_article
-from holdfast.rows.decks.dealt import decks_beside, decks_of, table_ledger
+from holdfast.rows.decks.dealt import decks_beside, decks_of, table_ledger, tables_of, witness_of
 from holdfast.rows.decks.deck import Deck, Mark
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
@@ -277,9 +278,22 @@ class TableOfDeck(FoundWitness):
         if (begun := table_ledger(self._deck)) is not None:
             return Seen(begun, Tip(0, "", 0, 0))
         for other, used in decks_beside(self._deck):
-            if ledger := used.read().ledger:
+            if ledger := used.read().ledger or self._begun_for(other):
                 return Seen(f"{DEALT}{other.name}", Tip(0, ledger, 0, 0))
         return None
+
+    def _begun_for(self, other: Path) -> str:
+        """Return the first entry of the ledger that has begun for another deck, whose first question is to come."""
+        seen = FileWitness(witness_of(other), content_of(self._deck.fingerprint)).newest()
+        return "" if seen is None or seen.tip.seq else seen.tip.hash
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold what beginning a ledger on the table holds, so that no other deck of it begins one meanwhile, either."""
+        with ExitStack() as held:
+            for table in tables_of(self._deck):
+                held.enter_context(FileWitness(witness_of(table), content_of(self._deck.fingerprint)).alone())
+            yield
 
 
 class DealtWitness(FoundWitness):
@@ -287,7 +301,7 @@ class DealtWitness(FoundWitness):
 
     name = "a deck of the table"
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: LocalRows) -> None:
         self._table = table
 
     def newest(self) -> Seen | None:
@@ -310,14 +324,16 @@ def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return the witnesses beside the data, which remember how far its ledger had advanced, or what was dealt."""
-    if rows.location is None:
-        return []
-    return [*_file_witness(rows), TableOfDeck(rows) if isinstance(rows, Deck) else DealtWitness(rows.location)]
+    found = _file_witness(rows)
+    if isinstance(rows, Deck):
+        found.append(TableOfDeck(rows))
+    elif isinstance(rows, LocalRows) and rows.location is not None:
+        found.append(DealtWitness(rows))
+    return found
 
 
 def _file_witness(rows: RowSource) -> list[Witness]:
-    ledger = ledger_beside(rows)
-    if ledger is None:
+    if rows.location is None:
         return []
-    own, content = ledger.with_suffix(WITNESS), content_of(rows.fingerprint)
+    own, content = witness_of(rows.location), content_of(rows.fingerprint)
     return [FileWitness(own, content), NeighborWitness(own, content)]

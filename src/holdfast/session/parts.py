@@ -285,8 +285,16 @@ def write_private(frame: pl.DataFrame, path: Path) -> Path:
 
 
 def _remember(witnesses: list[Witness], session: Session, parts: str) -> None:
-    """Record with the witnesses of the whole table that it was split."""
+    """Record with the witnesses of the whole table that it was split; refuse if somebody has begun to ask it meanwhile.
+
+    That can be a thread of this process that asks rows in memory. Whoever is later is not remembered: either it is the
+    split, refused here, or the ledger, which from then on takes nothing.
+    """
     head = session.ledger.head
     for witness in witnesses:
         witness.remember(Seen(f"{SPLIT}{parts}", Tip(head.seq, head.hash, 0, 0)))
         witness.close()
+    known = witnesses[0].newest() if witnesses else None
+    if known is not None and known.tip.hash != head.hash:
+        session.close()
+        raise _used(known.address)

@@ -214,6 +214,14 @@ def test_only_the_owner_may_ask_and_nothing_is_left(two: tuple[Ledger, Ledger], 
     assert not folder(one).exists()
 
 
+def test_a_session_that_is_closed_does_not_silence_another_of_its_process(two: tuple[Ledger, Ledger]) -> None:
+    one, other = two
+    begin(other)
+    with open_ledger(other.location, dataset="data", fingerprint="f") as again:
+        assert checked(again) == (0, 1)
+    assert checked(one) == (0, 1)
+
+
 def test_a_folder_with_a_long_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("long" * 30)
     deep.mkdir()

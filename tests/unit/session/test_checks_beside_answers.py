@@ -1,5 +1,8 @@
 """Two drawers: rows that answer and rows that check share a ledger, and no row."""
 
+import os
+import signal
+import threading
 from dataclasses import replace
 from math import ceil, log
 from pathlib import Path
@@ -14,7 +17,7 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, NotCovered, PlanCo
 from holdfast.guarantees import drawers as guarantee_of_drawers
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
-from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
+from holdfast.guarantees.drawers import COINS, STATEMENTS, CheckDrawer, Drawers, DrawerTerms
 from holdfast.guarantees.mathematics.checks import (
     failure_nats,
     full_range,
@@ -286,3 +289,31 @@ def test_checks_are_planned_for_their_part_of_the_failure_probability(session: h
     assert own == replace(Checks.plan(Goal(4_000, 0, 1 - 0.1 * 0.05), "cells"), confidence=own.confidence)  # type: ignore[arg-type]
     coins = session.plan.terms
     assert coins.beta1 + coins.beta2 + coins.later_beta2 + own.beta1 + own.beta2 <= 0.05 * (1 + 1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cached property of Python 3.11 holds a lock for all objects of its class while it computes one."""
+    with hf.Session({"x": np.arange(2_000) % 2 == 0}, checks=0.3) as session:
+        standing = session.plan.standing
+    assert isinstance(standing, Drawers)
+    fresh, begin = Drawers(replace(standing.terms, kept_beta=0.0123)), CheckDrawer.__init__
+    computing, forked = threading.Event(), threading.Event()
+
+    def slow(self: CheckDrawer, terms: DrawerTerms) -> None:
+        if threading.current_thread() is thread:
+            computing.set()
+            forked.wait(20)
+        begin(self, terms)
+
+    monkeypatch.setattr(CheckDrawer, "__init__", slow)
+    thread = threading.Thread(target=lambda: fresh.checks)
+    thread.start()
+    assert computing.wait(20)
+    if (child := os.fork()) == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        os._exit(fresh.checks is None)
+    assert os.waitpid(child, 0)[1] == 0
+    forked.set()
+    thread.join()

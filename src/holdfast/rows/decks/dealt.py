@@ -5,21 +5,31 @@
 
 A line has the state that the table was in (of files: names, sizes, times), and where the other one is. A note is
 written before the first card, so it may speak of a deck that was never finished; only decks that are there count.
+
+A deck counts for a table in the state that it was dealt from. A file that was copied back or touched has other times:
+then its content is compared, which reads all rows once for each state, and is noted beside the table in a third item.
 """
 
+import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.ledger import file_beside
+from holdfast.ledger import FileWitness, content_of, file_beside
 from holdfast.rows.decks.deck import USED, Deck, UsedFile, deals_in
 from holdfast.rows.disk.folder import Manifest
-from holdfast.rows.disk.ingest import asked
+from holdfast.rows.fingerprint import Content
+from holdfast.rows.local import LocalRows
 from holdfast.rows.open import target_of
 from holdfast.rows.scans.scan import Scan
+
+_AT_ONCE = 1 << 16  # rows, or units, hashed at once
 
 
 def note_deal(scan: Scan, decks: list[Path]) -> None:
@@ -30,70 +40,140 @@ def note_deal(scan: Scan, decks: list[Path]) -> None:
     table = target_of(scan).absolute()
     for deck in decks:
         for here, there in ((table, deck.absolute()), (deck.absolute(), table)):
-            if (state, there) not in _lines(here):
-                _append(here, state, there)
+            if (state, there) not in _read(here).others:
+                _append(here, state, str(there))
 
 
-def decks_of(table: Path, state: str | None = None) -> list[Path]:
-    """Return the decks that are there and were dealt from a table in its present state: that of its folder, if None."""
-    if not _note(table).exists():
+def decks_of(rows: LocalRows) -> list[Path]:
+    """Return the decks that are there and were dealt from this table."""
+    table = rows.location
+    if table is None or not _note(table).exists():
         return []
-    if state is None:
-        try:
-            state = Manifest.read(table).source.state
-        except RowSourceError:
-            return []
-    return [deck for then, deck in _lines(table) if then == state and deals_in(deck)]
+    with suppress(RowSourceError):
+        return _decks_of(table, Manifest.read(table).source.state, rows)
+    return []
 
 
-def decks_of_scan(scan: Scan | None) -> list[Path]:
-    """Return the decks that are there and were dealt from the table of a scan."""
+def decks_of_scan(scan: Scan, rows: LocalRows | None) -> list[Path]:
+    """Return the decks that are there and were dealt from the table of a scan, or from its rows, if they are known."""
     try:
-        return [] if scan is None else decks_of(target_of(scan).absolute(), scan.origin().state)
+        return _decks_of(target_of(scan).absolute(), scan.origin().state, rows)
     except (InvalidArgument, RowSourceError):  # a stream, or a file that cannot be read
         return []
 
 
+def _decks_of(table: Path, state: str, rows: LocalRows | None) -> list[Path]:
+    def content() -> str:
+        """Return the identity of the rows as decks have it, in whichever order they are."""
+        found = _read(table).contents.get(state, "")
+        if not found and rows is not None:
+            found = unordered_content(rows)
+            with suppress(OSError):  # no room: it is computed again
+                _append(table, state, None, found)
+        return found
+
+    return _dealt_from(table, state, content)
+
+
+def _dealt_from(table: Path, state: str, content: Callable[[], str]) -> list[Path]:
+    """Return the decks of a table that are there and were dealt from this state of it, or from this content."""
+    others = _read(table).others
+    there = [deck for deck in dict.fromkeys(deck for _, deck in others) if deals_in(deck)]
+    here = "" if all((state, deck) in others for deck in there) else content()
+    return [deck for deck in there if (state, deck) in others or (here and _content_in(deck) == here)]
+
+
+def unordered_content(rows: LocalRows) -> str:
+    """Return the identity under which witnesses know decks that are dealt from these rows. Reads all rows."""
+    content = Content(rows.storages)
+    for start in range(0, len(rows), _AT_ONCE):
+        content.add(rows.frame(np.arange(start, min(start + _AT_ONCE, len(rows)))))
+    return content_of(content.fingerprint())
+
+
+def _content_in(deck: Path) -> str:
+    """Return the identity of the rows that a deck was dealt from; "" for one that is damaged."""
+    try:
+        dealt = Manifest.read(deals_in(deck)[0]).dealt
+    except RowSourceError:
+        return ""
+    return "" if dealt is None else content_of(dealt.fingerprint)
+
+
 def decks_beside(deck: Deck) -> Iterator[tuple[Path, UsedFile]]:
     """Yield the other decks of the same table, each with how far it is used."""
-    for state, table in _lines(deck.location):
-        for other in decks_of(table, state):
-            if other != deck.location:
-                yield other, UsedFile(other / USED)
+    content = content_of(deck.fingerprint)
+    found = [
+        each for state, table in _read(deck.location).others for each in _dealt_from(table, state, lambda: content)
+    ]
+    for other in dict.fromkeys(found):
+        if other != deck.location:
+            yield other, UsedFile(other / USED)
 
 
 def table_ledger(deck: Deck) -> str | None:
-    """Return the ledger that has begun on the table of a deck itself, such as while it was dealt."""
-    for state, table in _lines(deck.location):
-        with suppress(RowSourceError):  # nobody has opened it
+    """Return the ledger that has begun on a deck's table itself, or what was made of it, such as while it was dealt.
+
+    Only the witness beside the table is asked: a ledger that is there, too, may be that of the deck.
+    """
+    for state, table in _read(deck.location).others:
+        contents = [content_of(deck.fingerprint)]  # of labels that were sealed, which nobody has opened
+        with suppress(RowSourceError):
             rows = Manifest.read(table)
-            begun = asked(table, rows) if rows.source.state == state else None
-            if begun is not None:
-                return begun.ledger
+            contents += [content_of(rows.fingerprint)] if rows.source.state == state else []
+        for content in contents:
+            seen = FileWitness(witness_of(table), content).newest()
+            if seen is not None:
+                return seen.address
     return None
+
+
+def tables_of(deck: Deck) -> list[Path]:
+    """Return the tables that a deck was dealt from, as far as the notes beside it and beside them tell, sorted."""
+    return sorted({table for _, table in _read(deck.location).others if _note(table).exists()})
+
+
+def witness_of(table: Path) -> Path:
+    """Return where the witness of a table or a deck is."""
+    return file_beside(table).with_suffix(".witness")
 
 
 def _note(folder: Path) -> Path:
     return file_beside(folder).with_suffix(".dealt")
 
 
-def _lines(folder: Path) -> list[tuple[str, Path]]:
-    """Return what the note beside a folder says: states, and where the others are, or were moved together with it."""
-    found = []
+class _Read(NamedTuple):
+    """What a note says: states with where the others are, or were moved together with it; contents of states."""
+
+    others: list[tuple[str, Path]]
+    contents: dict[str, str]
+
+
+def _read(folder: Path) -> _Read:
+    found = _Read([], {})
     with suppress(OSError):
         for line in _note(folder).read_text(encoding="utf-8", errors="surrogateescape").splitlines():
             with suppress(ValueError, TypeError):  # cut off by a kill
-                state, there = json.loads(line)
+                state, there, *content = json.loads(line)
+                if content:
+                    found.contents[state] = str(content[0])
+                    continue
                 path = Path(there)
                 moved = folder.with_name(path.name)
-                found.append((str(state), moved if moved.exists() and not path.exists() else path))
+                found.others.append((str(state), moved if moved.exists() and not path.exists() else path))
     return found
 
 
-def _append(folder: Path, state: str, there: Path) -> None:
-    with suppress(OSError):  # a read-only folder has no notes
-        note = os.open(_note(folder), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _append(folder: Path, *line: str | None) -> None:
+    """Add a line, durably; raise if there is no room for it. A read-only folder has no notes."""
+    text = b"\n" + json.dumps(line).encode("utf-8", "surrogateescape") + b"\n"  # the line before may have been cut off
+    try:
+        note = os.open(_note(folder), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_SYNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(note, json.dumps([state, str(there)]).encode("utf-8", "surrogateescape") + b"\n")
+            while text:
+                text = text[os.write(note, text) :]
         finally:
             os.close(note)
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
