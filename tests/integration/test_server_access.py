@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.service.access import GuardedRoute
 from holdfast.service.app import build
-from holdfast.service.limits import RateLimiter
+from holdfast.service.rates import RateLimiter
 from holdfast.service.tokens import Token
 from serving import Running, settings, table, wait_until
 

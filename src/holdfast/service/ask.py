@@ -36,8 +36,8 @@ from holdfast.service.database import Body, IdempotencyKeys, TokenDatabase, chec
 from holdfast.service.datasets import Datasets, QuotaReservation, Quotas, ServedDataset, of_quota
 from holdfast.service.errors import ProtocolError
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
-from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
+from holdfast.service.rates import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, MAX_ROWS, AskIn, QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
