@@ -100,6 +100,40 @@ def test_malformed_tables_are_refused_in_a_sentence_and_cost_nothing(server: Run
     assert spent(server) == before
 
 
+MANY = ",".join(f"c{number}" for number in range(2_000))
+ENDS = {f"c{number}": 1 for number in range(2_000)}
+SHORT = {
+    "empty lines under many columns": f"{MANY}\n" + 4_000 * "\n",
+    "the same after an empty line": f"\n{MANY}\n" + 4_000 * "\n",
+    "a column of its own in every line": "\n".join('{"c%d":1}' % number for number in range(2_000)),  # noqa: UP031
+    "an object with many fields, in one line": "\n".join([json.dumps({"id": ENDS}), *4_000 * ["{}"]]),
+    "the same in a list": json.dumps({"id": [ENDS, *4_000 * [None]]}),
+    "columns without end": ",".join(f"c{number}" for number in range(20_000)),
+    "an object with many fields, in one row": {"id": [ENDS, *4_000 * [None]]},
+    "the same in a list of a row": {"id": [[ENDS, *4_000 * [{}]]]},
+}
+
+
+@pytest.mark.parametrize("what", SHORT)
+def test_a_short_request_makes_no_large_table(server: Running, what: str) -> None:
+    # What a line leaves out is filled in: a request of a megabyte became hundreds of gigabytes, and the server died.
+    before = spent(server)
+    with server.client(server.token(f"short {what}")) as client:
+        said = client.post(f"{API}/price", json={"kind": "submit", "predictions": SHORT[what]})
+        assert said.status_code == 422
+        assert "than were sent" in said.text or "plain values" in said.text
+    assert spent(server) == before
+
+
+def test_what_is_sent_may_be_long_and_have_columns_that_are_not_needed(server: Running) -> None:
+    lines = [{"id": id, "prediction": True, "why": {"words": ["so"] * 9}} for id in IDS]
+    blank = "\n".join(["id,prediction,why", *(f'{id},true,"{100 * chr(10)}"' for id in IDS)])
+    with server.client(server.token("long")) as client:
+        for sent in ("\n".join(map(json.dumps, lines)), blank):
+            said = client.post(f"{API}/dry-run", json={"kind": "submit", "predictions": sent})
+            assert said.status_code == 200, said.text
+
+
 def test_a_huge_body_is_refused_unread(server: Running) -> None:
     before = spent(server)
     with server.client(server.token("huge")) as client:

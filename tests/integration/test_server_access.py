@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.service.access import GuardedRoute
 from holdfast.service.app import build
-from holdfast.service.limits import RateLimiter
+from holdfast.service.rates import RateLimiter
 from holdfast.service.tokens import Token
 from serving import Running, settings, table, wait_until
 
@@ -265,12 +265,18 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(tmp_path: Path) -> 
 def test_every_question_of_a_list_counts_as_a_request_also_if_only_its_price_is_asked(tmp_path: Path) -> None:
     """To work out the price of four hundred questions keeps a processor busy for as long as to ask many of them."""
     api, statement = "/api/v1/datasets/flights", "SELECT {} FROM flights"
+    listed = {"kind": "register", "questions": [f"distance > {i}" for i in range(45)]}
     with Running(settings(table(tmp_path), rate=0.001, burst=50)) as server:
         for number, (path, body) in enumerate(
             (
                 ("sql/price", {"sql": statement.format(", ".join(f"AVG(distance > {i})" for i in range(45)))}),
                 ("sql", {"sql": statement.format(", ".join(f"AVG(distance > {i})" for i in range(45)))}),
                 ("batch/price", {"asks": [{"query": f"distance > {i}"} for i in range(45)]}),
+                ("batch/price", {"asks": [listed]}),
+                ("batch", {"asks": [listed]}),
+                ("price", listed),
+                ("dry-run", listed),
+                ("ask", listed),
             )
         ):
             token = server.token(f"eve {number}")
@@ -280,6 +286,8 @@ def test_every_question_of_a_list_counts_as_a_request_also_if_only_its_price_is_
         much = {"sql": statement.format(", ".join(f"AVG(distance > {i})" for i in range(101)))}
         refused = send(server, "POST", f"{api}/sql", server.token("mallory"), json=much)
         assert refused.status_code == 422  # before its price is worked out
+        lists = {"asks": [listed, listed, listed]}
+        assert send(server, "POST", f"{api}/batch/price", server.token("trudy"), json=lists).status_code == 422
 
 
 def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import holdfast as hf
 from holdfast.ledger import Ledger
 from holdfast.questions.budget import Budget
+from holdfast.service import api
 from holdfast.service import ask as asking
 from serving import Running, settings, table
 
@@ -220,6 +221,21 @@ def test_history_comes_in_pages(server: Running) -> None:
             seen += [row["seq"] for row in page["rows"]]
             start = page["next"]
         assert seen == [1, 2, 3, 4, 5]
+
+
+def test_a_page_of_history_ends_before_it_is_long(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A thousand answers for a thousand groups each were gigabytes in memory for whoever read the history.
+    monkeypatch.setattr(api, "LONG_PAGE", 5)
+    with server.client(server.token()) as client:
+        for i in range(4):
+            ask(client, query=f"dep_delay > {i}", by="distance", groups=[100, 200, 300])
+        seen, start = [], 1
+        while start is not None:
+            page = client.get(f"{API}/history", params={"start": start, "limit": 1_000}).json()
+            assert 0 < len(page["rows"]) <= 6
+            seen += [row["seq"] for row in page["rows"]]
+            start = page["next"]
+        assert seen == [seq for seq in (1, 2, 3, 4) for _ in range(3)]
 
 
 def test_the_schema_has_declared_bounds_and_no_values(server: Running) -> None:

@@ -230,6 +230,59 @@ def test_half_sent_requests_lock_nobody_out(patient: Running) -> None:
         is_served(patient)
 
 
+LARGE = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def unread(server: Running, address: str = "127.0.0.1", requests: int = 60) -> socket.socket:
+    """A connection that asks for more than its buffers hold, and reads nothing."""
+    host, port = server.url.removeprefix("http://").split(":")
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    line.bind((address, 0))
+    line.connect((host, int(port)))
+    line.sendall(requests * LARGE)
+    return line
+
+
+def test_responses_that_nobody_reads_lock_nobody_out(patient: Running) -> None:
+    # The attack: ask for what anyone may read, and read nothing. Each such connection was busy for good.
+    connections = patient._server.server_state.connections
+    with ExitStack() as opened:
+        for number in range(12):
+            opened.enter_context(closing(unread(patient, f"127.0.0.{2 + number}")))
+        wait_until(lambda: sum(one.flow.write_paused for one in connections) == 12)
+        for number in range(3):
+            is_served(patient, f"127.0.0.{50 + number}")
+
+
+def test_a_response_that_nobody_reads_is_given_up(server: Running) -> None:
+    with closing(unread(server)):
+        connections = server._server.server_state.connections
+        wait_until(lambda: any(one.flow.write_paused for one in connections))
+        wait_until(lambda: not connections, 20)
+    is_served(server)
+
+
+def test_who_reads_slowly_is_served(server: Running) -> None:
+    with closing(unread(server, requests=6)) as line:  # takes several times as long as nothing may be read
+        found = b""
+        while found.count(b"HTTP/1.1 200") < 6 or not found.endswith(b"}"):
+            time.sleep(0.02)
+            piece = line.recv(16_384)
+            assert piece
+            found += piece
+
+
+def test_requests_that_wait_for_earlier_responses_are_few(patient: Running) -> None:
+    # A quarter of a megabyte of requests, sent at once, took ten of memory.
+    with closing(connected(patient)) as line:
+        line.sendall(2_000 * LARGE)
+        assert received(line).count(b"HTTP/1.1 200") < 200
+    with closing(connected(patient)) as line:
+        line.sendall(50 * (HEAD + b"\r\n") + HEAD + b"Connection: close\r\n\r\n")
+        assert received(line).count(b"HTTP/1.1 200") == 51
+
+
 def test_what_cannot_be_parsed_is_refused_in_the_one_shape(patient: Running) -> None:
     for head in (
         b"GET / HTTP/9.9\r\n\r\n",

@@ -17,7 +17,7 @@ from hypothesis import settings as effort
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
-from holdfast.service.limits import RateLimiter
+from holdfast.service.rates import RateLimiter
 from serving import Running, settings, table
 
 KINDS = ("dep_delay > 15", "weekend", "carrier = 'UA'", "distance", "1=1", "no_such", "sum(x)")

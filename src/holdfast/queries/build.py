@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import pairwise, product
+from math import prod
 from numbers import Real
 from typing import Any, TypeAlias, TypeVar
 
@@ -335,7 +336,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
                     name="groups",
                 )
             declared.append(categories)
-        return _distinct("groups", list(product(*declared)))
+        return combinations(declared)
     if len(keys) == 1:
         return tuple((value,) for value in categories_of(groups, keys[0].type, "groups"))
     if isinstance(groups, Mapping):
@@ -344,7 +345,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
                 f"groups must have a list for each of {len(keys)} expressions; got {len(groups)}.", name="groups"
             )
         every = [categories_of(one, key.type, "groups") for one, key in zip(groups.values(), keys, strict=True)]
-        return _distinct("groups", list(product(*every)))
+        return combinations(every)
     found = []
     for place, group in enumerate(_listed("groups", groups)):
         if isinstance(group, str) or not isinstance(group, Sequence) or len(group) != len(keys):
@@ -354,6 +355,17 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
             )
         found.append(tuple(_category(f"groups[{place}]", one, key.type) for one, key in zip(group, keys, strict=True)))
     return _distinct("groups", found)
+
+
+def combinations(lists: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    """Return all combinations of a value of each list, or refuse them before there are more than memory can hold."""
+    if prod(map(len, lists)) > MOST_CATEGORIES:
+        raise InvalidArgument(
+            f"groups must be at most {MOST_CATEGORIES}; all combinations of these values are more. Ask about fewer"
+            " values, or fewer expressions at once.",
+            name="groups",
+        )
+    return tuple(product(*lists))
 
 
 def _category(place: str, value: Any, type_: Type) -> Any:

@@ -352,8 +352,9 @@ def _refused_symbol(tokens: "list[Token]", place: int, schema: Schema) -> Invali
         and not listed
     ):
         return InvalidQuery("A query must not use '['; write a name in double quotes.")
-    if token.text[0] in "‘’“”„‚´":  # as a text processor writes quotation marks
-        return InvalidQuery(f"A query must not use {token.text[0]!r}; write texts in straight quotation marks: 'UA'.")
+    mark = token.text[:1] or "$"  # between two dollar signs there may be nothing
+    if mark in "‘’“”„‚´$":  # as a text processor, or a database, writes quotation marks
+        return InvalidQuery(f"A query must not use {mark!r}; write texts in straight quotation marks: 'UA'.")
     return InvalidQuery(f"A query must not use {token.text!r}{_WRITE.get(token.text, '')}.")
 
 

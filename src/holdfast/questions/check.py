@@ -355,7 +355,7 @@ def _margin(asked: Guess, rows: int, draws: int, value: float, found: _Found | N
     """Return the margin of the guess at this `value` for which none is given, in the units of the query."""
     low, high = asked.bounds
     # Known without looking: a value in [0, 1] whose mean is x has at most the deviation sqrt(x (1 - x)).
-    widest = sqrt((value - low) * (high - value))
+    widest = sqrt(value - low) * sqrt(high - value)  # their product may be more than a float can hold
     deviation = widest if found is None else min(widest, found.deviation)
     explored = None
     if found is not None and value == found.mean:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -25,10 +25,13 @@ from holdfast.schema import Type
 
 PredictionsLike = str | Path | FrameLike | Mapping[str, ColumnLike]
 SHOWN, LONGEST_SHOWN = 10, 50  # columns that a refusal names, and letters of each
+MOST_COLUMNS, FEW_VALUES = 10_000, 1_000_000  # of a table that somebody sends
 ID = "id"  # a name that the column of ids may always have
 PREDICTION = "prediction"  # the name of the column, if the table has several besides the ids
+T = TypeVar("T")
 _UNREADABLE = (
     csv.Error,
+    RecursionError,
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
     OSError,
@@ -123,11 +126,40 @@ def read_text(text: str, name: str = "predictions") -> pl.DataFrame:
     problem = f"{name} must be CSV or JSON lines with ids"
     if any(mark in text[:2] for mark in "\x00\x01"):  # compressed data, which readers would unpack
         raise InvalidArgument(f"{problem}; this is no text.", name=name)
-    reader = _lines if text.lstrip()[:1] == "{" else _csv
-    return _read(reader, text.encode(errors="surrogatepass"), problem, name)
+    lines = text.lstrip()[:1] == "{"
+    content = text.encode(errors="surrogatepass")
+    columns, rows = _read(_size_of_lines if lines else _size_of_csv, content, problem, name)
+    # A line may leave out columns that others have, and the reader fills them in: a short text would be gigabytes.
+    if columns > MOST_COLUMNS or columns * rows > max(FEW_VALUES, 2 * len(content)):
+        raise InvalidArgument(
+            f"{problem}; {columns:,} columns for {rows:,} rows are more than were sent. Send a value of every column in"
+            " every row, and no more columns than are needed.",
+            name=name,
+        )
+    return _read(_lines if lines else _csv, content, problem, name)
 
 
-def _read(reader: Callable[[BytesIO], pl.DataFrame], content: bytes, problem: str, name: str) -> pl.DataFrame:
+def _size_of_csv(content: BytesIO) -> tuple[int, int]:
+    """Return how many columns and at most how many rows a table has, which is not read."""
+    return pl.read_csv(content, infer_schema=False, n_rows=0).width, content.getvalue().count(b"\n") + 1
+
+
+def _size_of_lines(content: BytesIO) -> tuple[int, int]:
+    """Return how many columns JSON lines have, also those of objects inside, and at most how many values in each."""
+    columns: dict[tuple[int, str], int] = {}
+    left: list[tuple[int, Any]] = [(0, json.loads(line)) for line in content if line.strip()]
+    rows = len(left)
+    while left:
+        place, value = left.pop()
+        if isinstance(value, dict):
+            left += ((columns.setdefault((place, key), len(columns) + 1), one) for key, one in value.items())
+        elif isinstance(value, list):
+            rows += len(value)
+            left += ((place, one) for one in value)
+    return len(columns), rows
+
+
+def _read(reader: Callable[[BytesIO], T], content: bytes, problem: str, name: str) -> T:
     try:
         return reader(BytesIO(content))
     except _UNREADABLE:
@@ -150,7 +182,17 @@ class PredictionsForm(Form):
 
     def from_json(self, value: Any) -> pl.DataFrame:
         """Read columns by name, or the content of a file; never a file of the server."""
-        return read_text(value) if isinstance(value, str) else read_table(value)
+        if isinstance(value, str):
+            return read_text(value)
+        for column, values in value.items() if isinstance(value, dict) else ():
+            # Every object would have the fields of all others: a short request would be gigabytes.
+            if isinstance(values, list) and any(isinstance(one, dict | list) for one in values):
+                raise InvalidArgument(
+                    f"predictions must be plain values: text, numbers, true or false; {column[:LONGEST_SHOWN]!r} has"
+                    " lists or objects. Leave them out.",
+                    name="predictions",
+                )
+        return read_table(value)
 
     def to_json(self, name: str, value: Any) -> dict[str, list[Any]]:
         """Write columns by name."""

@@ -10,14 +10,13 @@ Groups are those of the declared values of a column, never those of the values t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import inf, nan, nextafter
 from typing import Any
 
 import polars as pl
 
 from holdfast.errors import InvalidArgument, InvalidQuery, UnknownName
-from holdfast.queries.build import declare_once, declared_categories, undeclared
+from holdfast.queries.build import combinations, declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.parse import from_text
@@ -143,7 +142,7 @@ class _Compiler:
             raise UnknownName(f"No table {statement.table!r}: {known}", name=statement.table)
         self.statement, self.schema, self.rows = statement, schema, rows
         self.by = [from_text(self._unaliased(group), schema) for group in statement.groups]
-        self.groups: list[Group] = list(product(*map(self._categories, self.by)))
+        self.groups: Sequence[Group] = combinations([self._categories(one) for one in self.by])
         self.questions: list[Question] = []
         self.names: list[str] = []
 

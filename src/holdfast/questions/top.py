@@ -10,7 +10,7 @@ with a symbol from a range, in this order: the end, the characters of an alphabe
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import ceil
 from typing import Annotated, Any
@@ -101,7 +101,9 @@ class Branch:
             )
         if len(self.prefix) >= longest:
             return [] if self.start > END else [Branch(self.prefix, END, 1), Branch(self.prefix, 1, self.stop)]
-        cuts = np.linspace(self.start, self.stop, min(ways, self.stop - self.start) + 1).round().astype(int).tolist()
+        parts = min(ways, self.stop - self.start)
+        step = (self.stop - self.start) / parts
+        cuts = [round(self.start + part * step) for part in range(parts + 1)]
         return [Branch(self.prefix, first, last) for first, last in pairwise(cuts)]
 
 
@@ -294,11 +296,17 @@ def top(
             search.sharpen(look(drawing, search.spelled, draws))
         return search.result()
 
-    asked_about = [[letters.all] * count for count in rounds(letters, longest, most)]
-    releases = [(one, few) for branches in asked_about for one in passes(branches)]
-    statements = ceil(sum(map(len, asked_about)) / fewer)
+    asked_about = rounds(letters, longest, most)
+    one_pass = cache(lambda size: Spelled(value, letters, (letters.all,) * size))
+
+    def alike(count: int) -> Iterator[Spelled]:
+        """Yield passes about so many branches, whichever these turn out to be: nearly all cost the same."""
+        return (one_pass(min(at_once, count - first)) for first in range(0, count, at_once))
+
+    releases = [(one, few) for count in asked_about for one in alike(count)]
+    statements = ceil(sum(asked_about) / fewer)
     if fewer > 1:
-        releases += [(one, draws) for one in passes([letters.all] * most)]
+        releases += [(one, draws) for one in alike(most)]
         statements += most
     cost, rows_read, work = context.price_all(releases)
     facts = {"top": start.identity, "longest": longest, "most": most}

@@ -26,8 +26,9 @@ from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets, ServedDataset
 from holdfast.service.errors import error_payload
 from holdfast.service.lanes import Lanes
-from holdfast.service.limits import RateLimiter, header
+from holdfast.service.limits import header
 from holdfast.service.monitoring import Metrics, log_error
+from holdfast.service.rates import RateLimiter
 from holdfast.service.schemas import QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore

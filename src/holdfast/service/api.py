@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError, NotAllowed, UnknownName
-from holdfast.ledger import Head
+from holdfast.ledger import Entry, Head
 from holdfast.questions.history import history_frame
 from holdfast.service.access import (
     Endpoint,
@@ -56,7 +56,8 @@ from holdfast.service.tokens import Token
 from holdfast.session.planning import plan as make_plan
 
 V1 = "/api/v1"
-MAX_PAGE = 1_000
+MAX_PAGE = 1_000  # entries
+LONG_PAGE = 20_000  # intervals, after which a page ends: an entry of groups has hundreds
 routes = Routes()  # tried in this order, so the route of every answer comes first
 Act = Callable[[ServerState], dict[str, Any]]
 TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of a token, not its secret.")]
@@ -254,13 +255,19 @@ async def history(
     request: Request,
     name: NameInPath,
     start: Annotated[int, Query(ge=1, le=MAX_INTEGER, description="The number of the first entry.")] = 1,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many entries.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="At most how many entries.")] = 100,
 ) -> Response:
-    """Page through all answers so far, of all analysts; one row for each interval."""
+    """Page through all answers so far, of all analysts; one row for each interval. Go on from `next`."""
 
     def look(served: ServedDataset) -> dict[str, Any]:
         ledger = served.session.ledger
-        entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
+        entries, shown = list[Entry](), 0
+        for entry in ledger.entries(start, limit):
+            entries.append(entry)
+            shown += entry.cost.intervals
+            if shown >= LONG_PAGE:
+                break
+        newest = ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
         frame = history_frame(entries, served.plan.standing, served.session.answering.registered)
         return {"rows": frame.to_dicts(), "next": following, "entries": newest}

@@ -36,8 +36,8 @@ from holdfast.service.database import Body, IdempotencyKeys, TokenDatabase, chec
 from holdfast.service.datasets import Datasets, QuotaReservation, Quotas, ServedDataset, of_quota
 from holdfast.service.errors import ProtocolError
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
-from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
+from holdfast.service.rates import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, MAX_ROWS, AskIn, QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
@@ -76,7 +76,7 @@ class AskService:
     ) -> Awaitable[Body]:
         """Answer one question; with a key, only once."""
         work = Work(self._tick)
-        new = partial(AskRequest, self, name, token, asked, key, work)
+        new = partial(AskRequest, self, name, token, self._counted(token, asked), key, work)
         caller = Caller(self._lanes, token, key, work, gone, lambda: new().look_up())
         return caller.answer(self._lanes.asks, lambda again: new().begin(again))
 
@@ -85,7 +85,7 @@ class AskService:
     ) -> Body:
         """Answer several questions, all of them or none; a refusal says which question it is about."""
         check_key(key)
-        self._limits.take(token.id, len(asks) - 1)
+        self._take(token, *asks)
         await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
         response = await self._answered(name, token, asks, key, gone)
         await self._lanes.reads.run(token.name, response.encoded)
@@ -97,6 +97,25 @@ class AskService:
         selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
         results = (await self._answered(name, token, asks, key, gone))["results"]
         return await self._lanes.reads.run(token.name, partial(self._table, name, token, selected, results))
+
+    def _take(self, token: Token, *asks: AskIn) -> None:
+        """Count each of these questions, also those in lists, as a request; they came with one, which was counted."""
+        if (more := sum(one.count for one in asks) - 1) > 0:
+            self._limits.take(token.id, more)
+
+    def _counted(self, token: Token, asked: Asked) -> Asked:
+        """Return what reads a question, and counts it where it is read for the first time."""
+        taken = False
+
+        def read() -> AskIn:
+            nonlocal taken
+            ask = asked()
+            if not taken:
+                self._take(token, ask)
+                taken = True
+            return ask
+
+        return read
 
     def _answered(
         self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, gone: Gone | None
@@ -110,6 +129,7 @@ class AskService:
 
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
+        self._take(token, ask)
         session = served.session
         price = session.answering.price_of(session.answering.look_to_come(self.prepare(session, ask)))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
@@ -117,6 +137,7 @@ class AskService:
 
     def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Answer from made-up rows."""
+        self._take(token, ask)
         self.prepare(served.session, ask)
         return self.response(served, token, ask.call(served.session.dry_run))
 
@@ -193,7 +214,7 @@ class AskService:
 
     def prices(self, served: ServedDataset, token: Token, asks: Sequence[AskIn]) -> Response:
         """Return what questions cost together."""
-        self._limits.take(token.id, len(asks) - 1)
+        self._take(token, *asks)
         questions = [ask.call(served.session.prepare) for ask in asks]
         return self._priced(served, token, served.session.answering.prices_of(questions))
 

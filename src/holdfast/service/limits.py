@@ -1,9 +1,10 @@
-"""Limits before anybody has signed in: on connections, on the size and time of requests, on their rate.
+"""Limits before anybody has signed in: on connections, on the size and time of requests.
 
 A connection without a request in progress is idle. When there is no room for a new connection, the one that has been
 idle longest is closed, among those of the same address first; if none is idle, the one that has waited longest for the
-rest of its request. So neither idle connections nor half-sent requests lock anybody out. Only if all are busy is the
-new one refused. The first line and the headers of a request are limited in bytes, in number and in time.
+rest of its request, or to be read. So neither idle connections nor half-sent requests nor unread responses lock anybody
+out. Only if all are busy is the new one refused. The first line and the headers of a request are limited in bytes, in
+number and in time; so is the time for which nothing is read, and how many requests may wait for earlier responses.
 
 A body is read completely, within limits of size and time, before anything else runs. So no other code ever waits for a
 client, and a slow client cannot hold a thread or the ledger. This outermost middleware also adds the security headers,
@@ -13,7 +14,6 @@ and writes one log line for each request.
 import asyncio
 import json
 import secrets
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ PAUSES, PAUSED = 0.05, 0.05  # most seconds of pause saved up, and part of the t
 AT_ONCE = "holdfast.at_once"  # the name, in a request's state, of the function that sends a response in one write
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
 AtOnce = Callable[[int, bytes, bytes], bool]
-MAX_BUCKETS = 10_000
+MOST_AHEAD = 100  # requests of one connection that wait for earlier responses: each takes memory
 JSON_LINES = b"content-type: application/json\r\ncontent-length: %d\r\n"
 HEADERS = {
     "Content-Security-Policy": (
@@ -129,8 +129,8 @@ class Connections:
 
 
 def _close_idle(connections: OrderedDict["GuardedProtocol", None]) -> bool:
-    """Close the longest idle connection, or else one that waits for the rest of a request; False if there is none."""
-    waiting = (one for one in connections if one.half_sent)
+    """Close the longest idle connection, or else one that waits for its other end; return False if there is none."""
+    waiting = (one for one in connections if one.half_sent or one.flow.write_paused)
     closed = next((one for one in connections if one.idle), None) or next(waiting, None)
     if closed is not None:
         closed.abort()
@@ -148,6 +148,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._went_on = False  # whether what was received last began a request, ended a head, or was part of a body
         self._with_head = self._in_vain = 0  # bytes received with parts of this head; and since a read last went on
         self._late: Alarm | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._problem: Exception | None = None
 
     @property
@@ -182,6 +183,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Forget the connection."""
         self._all.remove(self)
         self._stop_waiting()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -199,6 +201,24 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(ProtocolError(431, max_header_bytes=self._all.header_bytes))
         elif self.idle and self._late is None:
             self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        """Wait for the other end to read."""
+        super().pause_writing()
+        self._wait_for_reader(None)
+
+    def resume_writing(self) -> None:
+        """Go on: the other end has read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    def _wait_for_reader(self, before: int | None) -> None:
+        """Close unless the other end has read since there were `before` bytes left; then wait as for an idle one."""
+        if (left := self.transport.get_write_buffer_size()) == before:
+            self.abort()
+        else:
+            self._unread = self.loop.call_later(self.timeout_keep_alive, self._wait_for_reader, left)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection, even if its other end does not read."""
@@ -224,6 +244,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Let the request begin, if its head is within the limits."""
         limits = self._all
+        self._require(len(self.pipeline) < MOST_AHEAD, max_requests_ahead=MOST_AHEAD)
         self._require(len(self.headers) <= limits.headers, max_headers=limits.headers)
         if self._with_head > limits.header_bytes:  # seldom
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -298,31 +319,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
-
-
-class RateLimiter:
-    """A token bucket for each name, in this process: filled at a steady rate, holding at most the burst."""
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate, self._burst = rate, float(burst)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def take(self, name: str, count: float = 1.0) -> None:
-        """Take from the bucket, or refuse with the time to wait. A count above the burst empties a full bucket."""
-        with self._lock:
-            now = time.monotonic()
-            level, at = self._buckets.pop(name, (self._burst, now))
-            level = min(self._burst, level + (now - at) * self._rate)
-            needed = min(count, self._burst)
-            enough = level >= needed
-            self._buckets[name] = (level - needed if enough else level, now)
-            if len(self._buckets) > MAX_BUCKETS:
-                self._buckets.popitem(last=False)
-        if not enough:
-            wait = (needed - level) / self._rate
-            rule = f"Requests must be at most {self._rate:g} per second on average."
-            raise TooManyRequests(f"{rule} Wait {wait:.2f} s, then try again.", retry_after=wait)
 
 
 class RequestLimits:

@@ -301,7 +301,7 @@ def _on_the_clock(act: Callable[[], T]) -> T:
 
 def _check_repeatable(session: Askable, ask: AskIn) -> None:
     """Refuse a question that is new each time and has no key: if sent again by mistake, it would be charged twice."""
-    if isinstance(session, RemoteSession):  # which has no plan to prepare questions for; it sends no functions
+    if isinstance(session, RemoteSession) or ask.count > 1:  # without a plan to prepare questions for; or it is a list
         new_each_time = ask.kind.name == FLIPS.name
     else:
         new_each_time = ask.call(session.prepare).identity is None

@@ -228,6 +228,13 @@ class AskIn:
             raise self.problem
         return result
 
+    @property
+    def count(self) -> int:
+        """How many questions it is: as many as it lists, if it registers some."""
+        subject = self.kind.subject
+        listed = self.values.get(subject.name) if isinstance(subject.form, QuestionList) else None
+        return max(1, len(listed)) if isinstance(listed, list) else 1
+
     def canonical(self) -> str:
         """Return the same text for the same question."""
         return _sorted({"kind": self.kind.name, **self.values})
@@ -260,7 +267,14 @@ class QuestionModels:
         asks = values.get("asks") if isinstance(values, dict) and len(values) == 1 else None
         if not isinstance(asks, list) or not 1 <= len(asks) <= MAX_BATCH:
             raise InvalidArgument(f'A batch must be {{"asks": [...]}} with 1 to {MAX_BATCH} questions.', name="asks")
-        return [self.read(one) for one in asks]
+        found = [self.read(one) for one in asks]
+        if (count := sum(one.count for one in found)) > MAX_BATCH:
+            raise InvalidArgument(
+                f"A batch must be at most {MAX_BATCH} questions, also those in lists to be registered; got {count:,}."
+                " Send several batches.",
+                name="asks",
+            )
+        return found
 
     # -- descriptions ---------------------------------------------------------------------------------------------
 

@@ -235,7 +235,8 @@ class TokenStore:
     def by_cookie(self, secret: str) -> Token:
         """Return the token signed in by this cookie, or refuse."""
         digest = _digest(secret)
-        token, _ = self._cached(digest)
+        cached = f"cookie {digest}"  # apart from tokens: whatever is sent as one must be one
+        token, _ = self._cached(cached)
         if token is None:
             before = self._version()
             both = select(tokens, sign_ins.c.expires.label("until")).join(sign_ins, sign_ins.c.token == tokens.c.id)
@@ -243,7 +244,7 @@ class TokenStore:
             if not found or found[0]["until"] <= self._clock.now():
                 raise NotSignedIn("This sign-in has expired. Sign in again.")
             token = _token(found[0])
-            self._store(before, {digest: token})
+            self._store(before, {cached: token})
         return self._require_active(token)
 
     def sign_out(self, secret: str) -> None:

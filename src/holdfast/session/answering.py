@@ -38,6 +38,7 @@ from holdfast.errors import (
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
 from holdfast.ledger.chain import canonical
+from holdfast.queries.evaluate import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
@@ -372,6 +373,7 @@ class Answering:
         return kind.read(result, record)
 
 
+@silence
 def _finished(finish: Finish, number: int, result: Result, answered: Answered) -> tuple[Result, Cost]:
     """Return the final answer of the question at place `number`, and its cost, while the ledger commits it."""
     try:

@@ -312,28 +312,29 @@ class DealtWitness(FoundWitness):
 
 def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
     """Return all witnesses beside the data; a deck is one itself, and so are the others of its table."""
-    found = _file_witness(rows)
+    found: list[Witness] = []
     if isinstance(rows, Deck):
         own = rows.used.ledger
         found.append(DeckWitness("the deck", lambda: rows.used))
         for other, used in decks_beside(rows):
             if own in ("", used.read().ledger):  # else it belongs to another ledger, from when nobody noticed
                 found.append(DeckWitness(f"the deck {other.name}", used.read))
-    return found
+    return _with_files(rows, found)
 
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return the witnesses beside the data, which remember how far its ledger had advanced, or what was dealt."""
-    found = _file_witness(rows)
+    found: list[Witness] = []
     if isinstance(rows, Deck):
         found.append(TableOfDeck(rows))
     elif isinstance(rows, LocalRows) and rows.location is not None:
         found.append(DealtWitness(rows))
-    return found
+    return _with_files(rows, found)
 
 
-def _file_witness(rows: RowSource) -> list[Witness]:
+def _with_files(rows: RowSource, found: Sequence[Witness]) -> list[Witness]:
+    """Return the witness file of the data, what was found besides, and last, which says least, those of other files."""
     if rows.location is None:
-        return []
+        return [*found]
     own, content = witness_of(rows.location), content_of(rows.fingerprint)
-    return [FileWitness(own, content), NeighborWitness(own, content)]
+    return [FileWitness(own, content), *found, NeighborWitness(own, content)]

@@ -149,6 +149,7 @@ def test_what_is_not_text_is_refused(value):
         ("!(x > 1)", "A query must not use '!'; write NOT."),
         ("s = ‘a’", "A query must not use '‘'; write texts in straight quotation marks: 'UA'."),
         ("s = “a”", "A query must not use '“'; write texts in straight quotation marks: 'UA'."),
+        ("s = $$$$", "A query must not use '$'; write texts in straight quotation marks: 'UA'."),
         (
             "1 < x < 3",
             "'x > 1' is a boolean; < 3 compares numbers. Write two comparisons: x > 1 AND x < 3.",

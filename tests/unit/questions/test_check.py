@@ -95,6 +95,25 @@ def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
     assert cells == [HOLDS, TOO_HIGH]
 
 
+@pytest.mark.parametrize("guess", [0.0, 0.001])
+def test_a_check_does_not_fail_where_numpy_was_told_to_raise(guess: float) -> None:
+    # A probability that is next to nothing underflowed where the end of an interval was found, for some cells: whether
+    # a check failed, and was counted as wrong, depended on the rows.
+    for yes in (0, 14):
+        with hf.Session({"b": np.arange(100) < yes}, guarantee="checks", seed=1, complete=["b"]) as session:
+            with np.errstate(all="raise"):
+                assert session.price("b", "check", guess=guess, margin=0.01, rows_per_query=1).affordable
+                answer = session.check("b", guess, 0.01, rows_per_query=1)
+                assert hf.plan(rows=100, queries=50).rows == 100
+            assert answer.outcome in OUTCOMES
+            assert session.ledger.answered.failed == 0
+
+
+def test_a_wide_range_has_a_usual_margin() -> None:
+    with hf.Session({"x": np.arange(100.0)}, guarantee="checks", seed=1, complete=["x"]) as session:
+        assert session.check("x", 0.0, within=(-1e200, 1e200)).holds
+
+
 @settings(max_examples=examples(200), deadline=None)
 @given(
     values=st.lists(st.floats(0, 1) | st.just(float("nan")), min_size=1, max_size=30),

@@ -1,6 +1,7 @@
 """A mean by groups, and the difference of two: which rows count where, passes, prices, and what cannot be told."""
 
 import json
+import tracemalloc
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_overloads
@@ -333,6 +334,23 @@ def test_the_frame_of_groups_has_a_column_for_every_key() -> None:
             with pytest.raises(InvalidArgument, match=r"by must be distinct; got .* twice"):
                 session.mean("b", by=by, groups=[(0,) * len(by)])
         session.mean("b", by=[lambda rows: rows["low"] > 0, lambda rows: rows["low"] > 1], groups=[(True, True)])
+
+
+def test_combinations_are_counted_before_they_are_made() -> None:
+    # A price is free, and that of 200 values of each of a few expressions took all memory before it was refused.
+    session = hf.Session(table(), queries=20, seed=1)
+    conditions = [f"x > {place / 100}" for place in range(20)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidArgument, match="all combinations of these values are more"):
+            session.price("b", by=conditions)
+        with pytest.raises(InvalidArgument, match="all combinations of these values are more"):
+            session.price("b", by=["g", "g + 1", "g + 2"], groups={name: list(range(100)) for name in "abc"})
+        with pytest.raises(InvalidArgument, match="all combinations of these values are more"):
+            session.price_sql(f"SELECT AVG(b) FROM data GROUP BY {', '.join(conditions)}")
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_slices_may_be_an_array() -> None:

@@ -241,9 +241,16 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, rng = tmp_path_factory.mktemp("fits"), np.random.default_rng(5)
     a, b = rng.random((2, ROWS))
     frame = pl.DataFrame({"a": a, "b": b, "y": 3 * b - 2 * a > 0.5, "word": np.where(a < 0.7, "x", "yy")})
-    for name, distinct in (("f", True), ("hand", True), ("plain", False)):  # each of its own file: each has a ledger
-        frame.write_parquet(folder / f"{name}.parquet")
-        deal(folder / f"{name}.parquet", folder / f"{name}.deck", cards=600_000, distinct=distinct, name="f")
+    for name, distinct in (("f", True), ("hand", True), ("plain", False)):  # each in its own folder: each has a ledger
+        (folder / name).mkdir()
+        frame.write_parquet(folder / name / f"{name}.parquet")
+        deal(
+            folder / name / f"{name}.parquet",
+            folder / name / f"{name}.deck",
+            cards=600_000,
+            distinct=distinct,
+            name="f",
+        )
     return folder
 
 
@@ -252,7 +259,7 @@ LOSS = hf.losses.Logistic({"a": (0, 1), "b": (0, 1)}, target="y")
 
 def test_a_hand_asks_every_part_of_rows_of_its_own(fitted: Path) -> None:
     """A gradient from distinct cards is nearly that of all rows, in every coordinate."""
-    deck, rows, rng = Deck(fitted / "hand.deck"), hf.open(fitted / "f.parquet"), np.random.default_rng(2)
+    deck, rows, rng = Deck(fitted / "hand" / "hand.deck"), hf.open(fitted / "f" / "f.parquet"), np.random.default_rng(2)
     objective = LOSS.bind(deck.schema, domain_of(3, radius=1.0))
     query = GradientAt(objective, np.array([0.3, -0.2, 0.1]), Scales(objective.ranges))
     hand = deck.hand("ledger", 0, 3 * cards_for_distinct(4_000, ROWS))
@@ -264,7 +271,9 @@ def test_a_hand_asks_every_part_of_rows_of_its_own(fitted: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 def test_questions_of_many_noisy_means_have_cards_for_all_of_them(fitted: Path) -> None:
-    with hf.Session(fitted / "f.deck", queries=300, guarantee="dp", mechanism="laplace", rows_per_query=500) as session:
+    with hf.Session(
+        fitted / "f" / "f.deck", queries=300, guarantee="dp", mechanism="laplace", rows_per_query=500
+    ) as session:
         fit = session.minimize(LOSS, radius=3, iterations=4, runs=2)
         top = session.top("word", longest=2, most=2, alphabet="xy")
         means = session.ledger.spent.charge // session.plan.terms.charge_per_answer
@@ -279,7 +288,9 @@ def test_questions_of_many_noisy_means_have_cards_for_all_of_them(fitted: Path) 
 
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 def test_a_fit_that_cards_were_not_dealt_for_is_refused_for_free(fitted: Path) -> None:
-    with hf.Session(fitted / "plain.deck", queries=50, guarantee="information", rows_per_query=500) as session:
+    with hf.Session(
+        fitted / "plain" / "plain.deck", queries=50, guarantee="information", rows_per_query=500
+    ) as session:
         for options in ({"mechanism": "laplace"}, {"runs": 2, "select": "exponential"}):
             with pytest.raises(InvalidArgument, match="mechanism and select must be left out for a deck"):
                 session.minimize(LOSS, radius=3, iterations=2, **options)  # type: ignore[arg-type]

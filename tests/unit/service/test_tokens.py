@@ -191,6 +191,18 @@ def test_cookies_that_are_made_up_leave_nothing_in_memory(database: TokenDatabas
     assert not store._cache
 
 
+def test_a_cookie_is_no_token_and_a_token_no_cookie_also_when_they_were_just_used(database: TokenDatabase) -> None:
+    # A cookie that was sent as a token passed where no cookie may, without coming from the server's own pages.
+    store = TokenStore(database)
+    secret, token = store.create("ana")
+    cookie = store.sign_in(token)
+    assert store.by_cookie(cookie).name == store.authenticate(secret).name == "ana"
+    assert store.cached(cookie) is None
+    for look, other in ((store.authenticate, cookie), (store.by_cookie, secret)):
+        with pytest.raises(hf.errors.NotSignedIn):
+            look(other)
+
+
 def test_an_admin_whose_token_was_revoked_can_sign_in_after_a_restart(database: TokenDatabase) -> None:
     secret = "the-admins-token-of-a-server"
     first = TokenStore(database)

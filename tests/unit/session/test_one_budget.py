@@ -16,7 +16,14 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict
+from holdfast.errors import (
+    BudgetExhausted,
+    InvalidArgument,
+    LedgerDamaged,
+    LedgerUnavailable,
+    PlanConflict,
+    RowSourceError,
+)
 from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of, sqlite_file
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
@@ -594,6 +601,45 @@ def test_labels_that_are_sealed_answer_nothing_in_any_process(
     another_process()
     with hf.Board(file) as board:  # it goes on
         assert board.submit({"id": range(1_000), "prediction": [True] * 1_000}).cached
+
+
+LABELS = pl.DataFrame({"id": range(1_000, 0, -1), "label": [True, False] * 500, "more": [1, 1, 2, 2] * 250})
+
+
+@pytest.mark.parametrize("ending", [None, "csv", "parquet"])
+def test_labels_that_are_sealed_answer_nothing_wherever_this_process_has_them_from(
+    tmp_path: Path, ending: str | None
+) -> None:
+    # The attack: seal the labels of a frame, or of a file, and ask the frame, or the file in another format.
+    places: list[Any] = [tmp_path / "labels.csv", tmp_path / "elsewhere.parquet", LABELS, LABELS.to_pandas()]
+    LABELS.write_csv(places[0])
+    LABELS.write_parquet(places[1])
+    sealed = {None: LABELS, "csv": places[0], "parquet": places[1]}[ending]
+    with hf.Board(sealed):
+        for asked in (hf.Session, hf.hold_back):
+            for place in places:
+                with pytest.raises(InvalidArgument, match=r"The labels in these rows were sealed as .*, a board"):
+                    asked(place)
+    with hf.Board(sealed) as board:  # it goes on
+        board.submit({"id": LABELS["id"], "prediction": LABELS["label"]})
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_labels_that_were_shown_in_this_process_are_not_sealed_wherever_it_has_them_from(
+    tmp_path: Path, split: bool
+) -> None:
+    LABELS.write_csv(tmp_path / "labels.csv")
+    if split:
+        _, opened = hf.hold_back(LABELS, id="id")
+    else:
+        opened = hf.Session(LABELS)
+        opened.mean("label")
+    fact = "was split into" if split else "has answered questions already"
+    for labels in (tmp_path / "labels.csv", LABELS, LABELS.to_pandas()):
+        with pytest.raises(RowSourceError, match=f"{fact}.*, so its labels are not sealed"):
+            hf.Board(labels)
+    assert not (tmp_path / "labels.board.holdfast").exists()
+    opened.close()
 
 
 def test_labels_that_have_answered_are_not_sealed(tmp_path: Path) -> None:

@@ -267,6 +267,7 @@ def _is_sample_alone(b: float, d: float, *, n: int, draws: int, x: float, length
     return spread**2 / 2 + log(density) + length + 1e-9 <= x
 
 
+@np.errstate(all="ignore")  # whatever the caller has numpy do about a probability that is next to nothing
 def _peeled_upper(b: float, least: float, *, n: int, draws: int, x: float, length: float) -> float:
     most = kl_upper(least, length / n)  # two steps, each of them proved
     if least >= most:

@@ -72,9 +72,10 @@ def ibar(
     a, s, rho = np.where(allowed, a, 0.1), np.where(allowed, s, 0.5), np.where(allowed, rho, HALF)
     om2, kap = np.where(allowed, om2, 1.0), np.where(allowed, kap, 1.0)
     charge = np.asarray(charge, dtype=float)
-    numerator, denominator = _ratio(np, n, charge, a, om2, kap, s, L, L2, rho, outcomes, identical)
-    holds = allowed & (denominator > 0)
-    return np.where(holds, numerator / np.where(holds, denominator, 1.0), np.inf) * SAFE
+    with np.errstate(all="ignore"):  # whatever the caller has numpy do about a probability that is next to nothing
+        numerator, denominator = _ratio(np, n, charge, a, om2, kap, s, L, L2, rho, outcomes, identical)
+        holds = allowed & (denominator > 0)
+        return np.where(holds, numerator / np.where(holds, denominator, 1.0), np.inf) * SAFE
 
 
 def ibar_of_one(
