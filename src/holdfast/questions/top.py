@@ -34,7 +34,7 @@ from holdfast.questions.answer import Record
 from holdfast.questions.estimate import Estimate, write_end
 from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.kind import kind_of
-from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
+from holdfast.questions.options import About, RowsPerQuery, ShortText, Value, Whole
 from holdfast.questions.question import Context, Drawing, Question, Result, encode
 from holdfast.schema import Type
 
@@ -207,7 +207,7 @@ class TopAnswer(HistogramAnswer):
 
 def top(
     context: Context,
-    query: Annotated[Query, About(Text("carrier"), "A value of one row, such as a column.")],
+    query: Value,
     *,
     longest: Annotated[
         int | None,
