@@ -199,6 +199,12 @@ class TopAnswer(HistogramAnswer):
         may = "; so one of them may be more frequent than some that are listed" if self.missed > least else ""
         return [("any other", f"at most {write_end(self.missed, 3, up=True)} of the rows{may if self.answers else ''}")]
 
+    @property
+    def remark(self) -> str:
+        """What a picture does not show: how frequent any other text can be."""
+        made_up = super().remark
+        return ": ".join(self.details()[0]) + (f" ({made_up})" if made_up else "")
+
     def __repr__(self) -> str:
         ((name, detail),) = self.details()
         table, _, print_ = super().__repr__().rpartition("\n") if self.answers else ("none stands out", "", "")
