@@ -470,3 +470,13 @@ def test_a_question_is_built_again_if_another_analyst_adopts_the_plan_meanwhile(
         answer = ada.mean("b")
         assert (answer.rows_read, answer.guarantee) == (first.plan.rows_per_query, "information")
         assert ada.plan is bob.plan is second.plan
+
+
+def test_a_dry_run_is_not_about_empty_groups() -> None:
+    rng = np.random.default_rng(1)
+    data = {"c": rng.choice(["UA", "AA"], 50_000), "m": rng.integers(1, 13, 50_000), "x": rng.random(50_000)}
+    with Session(data, queries=20) as session:
+        assert not session.dry_run("x > 0.5", where="c = 'UA'").too_few
+        assert not session.dry_run("x > 0.5", where="m = 3").too_few
+        groups = session.dry_run("x > 0.5", by="c", groups=["UA", "AA"])
+        assert not any(each.too_few for each in groups.answers)
