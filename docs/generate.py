@@ -84,7 +84,7 @@ def _kind(kind: Kind[..., Any]) -> str:
     lines = [f"### {kind.name}", "", f"`s.{kind.name}{shown}`", "", kind.summary, ""]
     lines += ["| option | for example | meaning |", "|---|---|---|"]
     for option in kind.options:
-        example = f"`{_cell(option.form.example)}`" if option.form.example else ""
+        example = "<br>".join(f"`{_cell(line)}`" for line in option.form.example.splitlines())
         lines.append(f"| `{option.name}` | {example} | {_cell(option.help)} |")
     return "\n".join([*lines, ""])
 

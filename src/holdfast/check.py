@@ -9,7 +9,7 @@ holdfast.errors.InvalidArgument: rows_per_query must be positive; got 0.
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, isfunction, signature
@@ -157,12 +157,27 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
             known = [name for name, each in declared if each.kind in _NAMED and name != "self"]
             for name in named:
                 if name not in known:
-                    near = get_close_matches(name, known, n=1)
-                    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
-                    raise InvalidArgument(f"There is no option {name!r}. {hint}", name=name) from None
+                    raise InvalidArgument(f"There is no option {name!r}. {_meant(name, known)}", name=name) from None
             raise
 
     return checked
+
+
+# How a file is written is said to `open`; in other libraries, under other names.
+READING = {each: each for each in ("types", "separator", "encoding", "null_values", "decimal")} | {
+    **dict.fromkeys(("sep", "delimiter"), "separator"),
+    **dict.fromkeys(("dtype", "dtypes", "schema"), "types"),
+    **dict.fromkeys(("na_values", "nan_values"), "null_values"),
+}
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """Say what may be meant by an option that is not among those that are known."""
+    reading = READING.get(name)
+    near = [reading] if reading in known else get_close_matches(name, known, n=1)
+    if reading is not None and reading not in known and "data" in known:
+        return f"It says how a file is written: give it once to holdfast.open(data, {reading}=...), which remembers it."
+    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
 
 
 def public(cls: type[C]) -> type[C]:

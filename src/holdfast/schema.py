@@ -171,14 +171,14 @@ class Schema:
                 " rows say.",
                 name=name,
             )
-        near = get_close_matches(name, self.names, n=1) or get_close_matches(
-            name.lower(), [known.lower() for known in self.names], n=1
-        )
+        parts = [known for known in self.names if name.lower() in known.lower().split("_")]
+        near = parts or get_close_matches(name, self.names, n=1)
+        near = near or get_close_matches(name.lower(), [known.lower() for known in self.names], n=1)
         longer = next((known for known in self.names if " " in known and name.lower() in known.lower().split()), None)
         if longer is not None:
             hint = f' Write a name that has a space in double quotes: "{longer}".'
         elif near:
-            hint = f" Did you mean {near[0]!r}?"
+            hint = f" Did you mean {' or '.join(map(repr, near[:2]))}?"
         else:
             hint = otherwise
         more = len(self.names) - MOST_SHOWN

@@ -143,3 +143,16 @@ def test_every_attack_on_the_threats_page_is_a_test_that_exists():
     tests = DOCS.parent / "tests"
     missing = [name for file, name in named if f"\ndef {name}(" not in (tests / file).read_text(encoding="utf-8")]
     assert missing == []
+
+
+def test_every_row_of_a_table_is_one_line():
+    """A row that goes on in the next line ends the table there."""
+    rows = [
+        (page.name, line)
+        for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
+        if "_build" not in page.parts
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    assert len(rows) > 100
+    assert [row for row in rows if row[1].count("`") % 2 or not row[1].rstrip().endswith("|")] == []

@@ -163,3 +163,16 @@ def test_what_is_no_number_is_refused_in_words(server: Running, form: str) -> No
     with server.client(server.token()) as client:
         for accept in ("application/json", "text/html"):
             assert client.get(f"/plan?{form}", headers={"Accept": accept}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [("/datasets/nope", "No dataset 'nope' for your token."), ("/nope", "There is nothing at this address.")],
+)
+def test_a_page_does_not_speak_of_the_api(server: Running, address: str, sentence: str) -> None:
+    with server.client(server.token("ana")) as client:
+        page = html.unescape(client.get(address, headers={"Accept": "text/html"}).text)
+        for_programs = client.get(address, headers={"Accept": "application/json"}).json()["error"]
+    (shown,) = re.findall(r'role="alert"[^>]*>\s*(?:<p>)?\s*(.*?)\s*<', page)
+    assert shown == sentence
+    assert "/api/v1/" in for_programs

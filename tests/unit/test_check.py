@@ -112,6 +112,13 @@ def test_bounds_that_are_one_float_are_refused():
         (lambda: hf.Session({"x": [1, 2]}, querys=3), "There is no option 'querys'. Did you mean 'queries'?"),  # type: ignore[call-arg]
         (lambda: hf.plan(row=3), "There is no option 'row'. Did you mean 'rows'?"),  # type: ignore[call-arg]
         (lambda: hf.open({"x": [1]}, foo=3), "There is no option 'foo'. There are: data,"),  # type: ignore[call-arg]
+        (
+            lambda: hf.Session("x.csv", separator=";"),  # type: ignore[call-arg]
+            "There is no option 'separator'. It says how a file is written: give it once to holdfast.open(data,"
+            " separator=...), which remembers it.",
+        ),
+        (lambda: hf.plan("x.csv", na_values=["NA"]), "There is no option 'na_values'. It says how a file is written:"),  # type: ignore[call-arg]
+        (lambda: hf.open("x.csv", sep=";"), "There is no option 'sep'. Did you mean 'separator'?"),  # type: ignore[call-arg]
     ],
 )
 def test_an_option_that_is_not_there_is_refused_with_the_nearest(call: Callable[[], object], said: str) -> None:

@@ -47,6 +47,7 @@ ROOMS = (
     "lab",
     "service",
     "cli",
+    "__main__",
 )
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
 NARROW = {

@@ -145,8 +145,26 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = "holdfast" if context is None else context.command_path
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and context is not None and (meant := _meant(error.option_name, context)):
+        message = f"No such option {error.option_name!r}. {meant}"
     way = _ONE_ARGUMENT.get(where, "") if "unexpected extra argument" in message else ""
     return f"{message}{'' if message.endswith(('?', '?)')) else '.'}{way} See {where} --help."
+
+
+def _meant(flag: str, context: click.Context) -> str:
+    """Say which option is meant by one that goes by another name elsewhere, or belongs to `holdfast open`."""
+    from holdfast.check import READING
+    from holdfast.questions import OPTIONS_OTHERWISE_CALLED
+
+    name = flag.lstrip("-").replace("-", "_")
+    here = {option: each.name for each in context.command.params for option in each.opts}
+    meant, reading = (f"--{names.get(name, '').replace('_', '-')}" for names in (OPTIONS_OTHERWISE_CALLED, READING))
+    near = next((each for each in (meant, reading) if each in here), None)
+    if near is not None:
+        return f"Did you mean {near!r}?"
+    if reading != "--" and "data" in here.values():
+        return f"It says how a file is written: give it once to holdfast open DATA {reading}, which remembers it"
+    return ""
 
 
 _ONE_ARGUMENT = {

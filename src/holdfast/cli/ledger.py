@@ -98,7 +98,7 @@ def history(
     lines = []
     for row in answers:
         when, who = row["time"][:19].replace("T", " "), row["analyst"] or ""
-        question = row["question"] + ("" if row["category"] is None else f" = {row['category']}")
+        question = row["question"] + ("" if row["category"] is None else f": {row['category']}")
         value, interval = written(Estimate.from_json(row))
         listed = "" if row["registered"] is None else f"in {row['registered']}"
         lines.append(

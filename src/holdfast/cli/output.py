@@ -234,12 +234,12 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"say so when opening: null_values=\[(.*)\]", _null_values),
     (r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open DATA --types '\1=\2'"),
     (
-        r"^'([^']*)' is text; (.*) compares numbers\.$",
-        r"'\1' is text; \2 compares numbers. If it should be numbers, this shows which value of a CSV file is not:"
+        r"^'([^']*)' is text; (.*) compares numbers\.( Numbers .* AS DOUBLE\)\.)$",
+        r"'\1' is text; \2 compares numbers.\3 If it should be numbers, this shows which value of a CSV file is not:"
         r" holdfast open DATA --types '\1=number'.",
     ),
     (
-        r"^A mean needs numbers or yes-or-no values; '\W?(\w+)\W?' is text\.( Ask for .* a histogram\.)$",
+        r"^A mean needs numbers or yes-or-no values; '\W?(\w+)\W?' is text\.( Ask for .* AS DOUBLE\)\.)$",
         r"A mean needs numbers or yes-or-no values; '\1' is text.\2 If it should be numbers, this shows which value of"
         r" a CSV file is not: holdfast open DATA --types '\1=number'.",
     ),

@@ -17,7 +17,7 @@ from holdfast.queries.from_python import BatchFunction, from_function, from_pola
 from holdfast.queries.groups import Between, Grouped
 from holdfast.queries.histogram import Bins, Category, Histogram, HistogramWithin
 from holdfast.queries.measures import AtMost, Mean, Share, Sliced, Total
-from holdfast.queries.node import identifier, time_literal, with_article
+from holdfast.queries.node import identifier, numbers_in, time_literal, with_article
 from holdfast.queries.parse import from_text
 from holdfast.queries.query import Function, Query
 from holdfast.schema import Schema, SchemaKey, Type
@@ -84,7 +84,8 @@ def _mean(
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
         return Share(value, group).complete()
     if not value.type.is_number:
-        way = f" Ask for a share, {value.text} = '...', or for a histogram." if value.type is Type.STRING else ""
+        way = f" Ask for a share, {value.text} = '...', or for a histogram.{numbers_in(value.text)}"
+        way = way if value.type is Type.STRING else ""
         raise InvalidQuery(
             f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.{way}"
         )
@@ -126,7 +127,8 @@ def build_at_most(
     check.number(threshold=threshold)
     value = rowwise(query, schema)
     if not value.type.is_number:
-        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
+        way = numbers_in(value.text) if value.type is Type.STRING else ""
+        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.{way}")
     return AtMost(value, float(threshold), condition(where, schema))
 
 

@@ -11,6 +11,7 @@ accepted only from code that uses the library directly, never over a network.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -41,6 +42,7 @@ from holdfast.queries.node import PHYSICAL, Steps, StepWriter, repeated
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, SchemaKey, Type
 
+_UNTYPED = re.compile(r"\bdyn (?:int|float): (?=-?\d)")  # what Polars writes before a number without a type of its own
 LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
 DEEPEST_TREE = 127  # levels of JSON that Polars can read
@@ -103,7 +105,7 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
         raise InvalidQuery("A query must mention at least one column.")
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     try:
-        text, steps = str(_expression(tree)), _in_steps(tree, checker.reads, dated=checker.dated)
+        text, steps = _UNTYPED.sub("", str(_expression(tree))), _in_steps(tree, checker.reads, dated=checker.dated)
     except (PolarsError, PanicException):  # an infinite constant does not survive serialization
         if _nesting(tree) > DEEPEST_TREE:
             raise InvalidQuery(_TOO_DEEP) from None

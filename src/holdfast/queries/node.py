@@ -319,7 +319,14 @@ def _way(op: str, left: Node, right: Node) -> str:
         return f" It is true or false by itself: write {left}, or NOT {left}."
     if left.type is not None and left.type.is_number and right.is_literal and _is_number(right.value):
         return f" Write the number without quotation marks: {right.value}."
+    if left.type is Type.STRING and right.type is not None and right.type.is_number:
+        return numbers_in(str(left))
     return ""
+
+
+def numbers_in(text: str) -> str:
+    """Say how to ask about numbers that are in a column of text."""
+    return f" Numbers written as text are read by CAST({text} AS DOUBLE)."
 
 
 def _is_number(text: object) -> bool:

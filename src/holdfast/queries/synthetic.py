@@ -6,7 +6,9 @@ number); it cannot prove that there are none, so it adds to other checks whereve
 differently in different batches are not treated as a mistake.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
@@ -44,6 +46,8 @@ HOSTILE: dict[Type, list[Any]] = {
         datetime(2024, 2, 29, 12, 30, 15),
     ],
 }  # fmt: skip
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
+_WHOLE = re.compile(r"(?<![\w.])\d{1,15}(?![\w.])")
 _DAYS_1900_TO_2100 = (-25_567, 47_482)
 
 
@@ -52,6 +56,38 @@ def synthetic_rows(schema: Schema, count: int, rng: Generator, *, hostile: float
     check.whole(0, count=count)
     check.share(hostile=hostile)
     return pl.DataFrame([_values(column, count, rng, hostile) for column in schema])
+
+
+def naming(schema: Schema, asked: Iterable[object]) -> Schema:
+    """Return the schema with the values that a question names as categories, where a column declares nothing.
+
+    Rows made up from it are in the groups that are asked about. In SQL, a text is found by its quotation marks. A
+    number comes with its neighbors, so that not all rows are equal to it.
+    """
+    found = [value for each in asked for value in _named(each)]
+    texts = [value for value in found if isinstance(value, str)]
+    numbers = [value + near for value in found if isinstance(value, int) for near in (-1, 0, 1)]
+    values: dict[Type, tuple[Any, ...]] = {Type.STRING: (*texts, "other"), Type.INT: tuple(numbers)}
+    columns = (
+        replace(column, categories=values[column.type])
+        if column.bounds is None and column.categories is None and len(values.get(column.type, ())) > 1
+        else column
+        for column in schema
+    )
+    return replace(schema, columns=tuple(columns))
+
+
+def _named(asked: object, listed: bool = False) -> Iterator[str | int]:
+    if isinstance(asked, str):
+        if listed:
+            yield asked
+        yield from (text.replace("''", "'") for text in _QUOTED.findall(asked))
+        yield from map(int, _WHOLE.findall(_QUOTED.sub("", asked)))
+    elif isinstance(asked, int) and not isinstance(asked, bool) and abs(asked) < 10**15:
+        yield asked
+    elif isinstance(asked, Mapping | list | tuple):
+        for each in asked.values() if isinstance(asked, Mapping) else asked:
+            yield from _named(each, listed=True)
 
 
 def _values(column: Column, count: int, rng: Generator, share: float) -> pl.Series:

@@ -183,7 +183,12 @@ class AnyAnswer(Pictured):
     def plot(self) -> Picture:
         """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
         lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])
-        return Picture([Panel(self.question, tuple(lines), self.bounds)], "made up" if self.made_up else "")
+        return Picture([Panel(self.question, tuple(lines), self.bounds)], self.remark)
+
+    @property
+    def remark(self) -> str:
+        """What a picture of the answer says below it."""
+        return "made up" if self.made_up else ""
 
     def details(self) -> list[tuple[str, str]]:
         """Return what was learned besides the intervals, as names and texts: the second table of a page."""

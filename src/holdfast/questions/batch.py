@@ -315,13 +315,17 @@ class Answers(Pictured, Sequence[AnyAnswer]):
 
     def plot(self) -> Picture:
         """Return a picture of all intervals, those with the same declared range in one panel."""
-        panels: dict[tuple[float, float], list[tuple[str, Estimate]]] = {}
+        panels: dict[tuple[float, float], list[tuple[str, str, Estimate]]] = {}
         for answer in self:
             for label, estimate in answer.rows():
-                name = answer.question if label is None else f"{answer.question}: {label}"
-                panels.setdefault(answer.bounds, []).append((name, estimate))
-        titles = {bounds: "between {:.15g} and {:.15g}".format(*bounds) for bounds in panels}
-        return Picture([Panel(titles[bounds], tuple(picture_lines(lines)), bounds) for bounds, lines in panels.items()])
+                group, name = ("", answer.question) if label is None else (answer.question, label)
+                panels.setdefault(answer.bounds, []).append((group, name, estimate))
+        drawn = []
+        for bounds, named in panels.items():
+            lines = picture_lines([(name, estimate) for _, name, estimate in named])
+            grouped = [replace(line, question=group) for line, (group, _, _) in zip(lines, named, strict=True)]
+            drawn.append(Panel("between {:.15g} and {:.15g}".format(*bounds), tuple(grouped), bounds))
+        return Picture(drawn)
 
     def _lines(self) -> list[tuple[str, str, str]]:
         found = []

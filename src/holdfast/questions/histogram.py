@@ -22,7 +22,7 @@ from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_
 from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
-from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
+from holdfast.questions.options import About, ByMechanism, Categories, Category, Reals, RowsPerQuery, Value, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
 
 MOST_PASSES = 16
@@ -98,7 +98,7 @@ def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answe
 
 def histogram(
     context: Context,
-    query: Query,
+    query: Value,
     *,
     categories: Annotated[
         Sequence[Category] | None, About(Categories(), "The values that are counted, where none were declared.")

@@ -286,6 +286,7 @@ class Option:
 
 
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
+Value = Annotated[Query, About(Text("carrier"), "A value of one row, such as a column.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
 Other = Annotated[QueryLike, About(Text("distance > 1000"), "The second condition or number about one row, in SQL.")]
 Within = Annotated[
@@ -331,7 +332,8 @@ def options_of(build: Callable[..., object]) -> tuple[Option, ...]:
     found = []
     for parameter in list(signature(build).parameters.values())[1:]:
         hint = hints[parameter.name]
-        about = next((x for x in getattr(hint, "__metadata__", ()) if isinstance(x, About)), None)
+        # The last one is what this kind says of an option that others have, too.
+        about = next((x for x in reversed(getattr(hint, "__metadata__", ())) if isinstance(x, About)), None)
         if about is None:
             raise TypeError(f"Parameter {parameter.name!r} of {build.__name__} must be Annotated with its form.")
         required = parameter.default is Parameter.empty

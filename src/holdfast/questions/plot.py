@@ -19,7 +19,8 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, MissingExtra
-from holdfast.questions.estimate import NUMBERS, Estimate, Interval, labeled_lines
+from holdfast.guarantees.statistic import TOO_FEW as TOO_FEW_HELD
+from holdfast.questions.estimate import NUMBERS, TOO_FEW, Estimate, Interval, labeled_lines
 
 THEMES: Mapping[str, Mapping[str, str]] = {  # the colors of Okabe and Ito, on paper and on a dark page
     "light": {"page": "#ffffff", "text": "#222222", "faint": "#767676", "grid": "#e6e6e6", "mark": "#0072b2"},
@@ -37,7 +38,8 @@ DPI = 130
 class Line:
     """One interval: its label, value (NaN: none), ends, and the text written beside it.
 
-    `open` draws the dot as a circle.
+    `open` draws the dot as a circle. An interval without a value is faint, unless it has an `outcome` in words. Of
+    lines below each other that have one `question`, the first is labeled with it.
     """
 
     label: str
@@ -46,6 +48,8 @@ class Line:
     high: float
     text: str
     open: bool = False
+    outcome: bool = False
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,8 +177,8 @@ def _draw(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
     axes.set_facecolor(colors["page"])
     for place, line in enumerate(lines):
         known = not isnan(line.value)
-        color = colors["mark"] if known else colors["faint"]
-        axes.hlines(place, line.low, line.high, color=color, linewidth=3.2, alpha=0.45 if known else 0.35, zorder=2)
+        color, alpha = (colors["mark"], 0.45) if known or line.outcome else (colors["faint"], 0.35)
+        axes.hlines(place, line.low, line.high, color=color, linewidth=3.2, alpha=alpha, zorder=2)
         if known:
             inside = colors["page"] if line.open else color
             axes.plot(
@@ -211,7 +215,12 @@ def _shortened(panel: Panel) -> Panel:
     title, lines = panel.title, panel.lines
     if len(lines) > MOST_LINES:
         title, lines = f"{title} (the last {MOST_LINES} of {len(lines):,})", lines[-MOST_LINES:]
-    kept = tuple(Line(_short(line.label), line.value, line.low, line.high, line.text, line.open) for line in lines)
+    above = ["", *(line.question for line in lines)]
+    labels = [
+        f"{line.question}: {line.label}" if line.question not in ("", before) else line.label
+        for line, before in zip(lines, above, strict=False)
+    ]
+    kept = tuple(replace(line, label=_short(label)) for line, label in zip(lines, labels, strict=True))
     return Panel(fill(title, LONGEST_TITLE, max_lines=3, placeholder=" …"), kept, panel.bounds)
 
 
@@ -261,14 +270,15 @@ def plot(shown: Pictured | pl.DataFrame) -> Picture:
     Parameters
     ----------
     shown
-        An answer or several, `Session.history()`, or the frame of `Session.sql`. In a history, answers to questions
-        that were registered beforehand have a full dot, the others a circle, if there are both.
+        An answer or several, `Session.history()`, the standings of a board, or the frame of `Session.sql`. In a
+        history, answers to questions that were registered beforehand have a full dot, the others a circle, if there
+        are both.
     """
     if isinstance(shown, Pictured):
         return shown.plot()
     if not isinstance(shown, pl.DataFrame):
         raise InvalidArgument(f"plot takes answers or a frame of them; got {type(shown).__name__}.", name="shown")
-    if {"value", "low", "high"} <= set(shown.columns):
+    if {"low", "high"} <= set(shown.columns) and {"value", "outcome"} & set(shown.columns):
         return _of_lines(shown)
     aggregates = aggregates_of(shown)
     if not aggregates:
@@ -285,8 +295,7 @@ def _of_lines(frame: pl.DataFrame) -> Picture:
     for title, bounds in (("between 0 and 1", (0.0, 1.0)), ("other numbers", None)):
         chosen = [row for row in rows if (row["low"] >= 0 and row["high"] <= 1) is (bounds is not None)]
         lines = picture_lines([(_label(row), _estimate(row, "value", "low", "high")) for row in chosen])
-        circles = [mixed and row["registered"] is None for row in chosen]
-        marked = [replace(line, open=circle) for line, circle in zip(lines, circles, strict=True)]
+        marked = [_marked(line, row, mixed) for line, row in zip(lines, chosen, strict=True)]
         panels.append(Panel(title, tuple(marked), bounds))
     return Picture(panels, "full dots: registered beforehand; circles: not" if mixed else "")
 
@@ -304,15 +313,30 @@ def _of_table(frame: pl.DataFrame, aggregates: Mapping[str, tuple[str, str]]) ->
     return Picture(panels)
 
 
+def _marked(line: Line, row: Mapping[str, Any], mixed: bool) -> Line:
+    """Return a line with what else its row says: its question, what came of a check, whether it was registered."""
+    outcome, question = row.get("outcome"), row.get("question") if row.get("category") is not None else None
+    return replace(
+        line,
+        text=line.text if outcome is None else line.text.replace(TOO_FEW, outcome),
+        outcome=outcome not in (None, TOO_FEW_HELD),
+        open=mixed and row["registered"] is None,
+        question=question or "",
+    )
+
+
 def _label(row: Mapping[str, Any]) -> str:
-    parts = [str(row[name]) for name in ("question", "category") if row.get(name) is not None]
-    if parts:
-        return ": ".join(parts)
+    """Return the category of a line, or its question; of a submission, who it is by and its name."""
+    for names in (("category",), ("question",), ("by", "name")):
+        parts = [str(row[name]) for name in names if row.get(name) is not None]
+        if parts:
+            return ": ".join(parts)
     return ", ".join(str(value) for name, value in row.items() if name not in NUMBERS)
 
 
 def _estimate(row: Mapping[str, Any], value: str, low: str, high: str) -> Estimate:
-    return Estimate(nan if row[value] is None else row[value], row[low], row[high])
+    found = row.get(value)
+    return Estimate(nan if found is None else found, row[low], row[high])
 
 
 def aggregates_of(frame: pl.DataFrame) -> dict[str, tuple[str, str]]:

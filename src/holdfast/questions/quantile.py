@@ -16,7 +16,7 @@ from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.estimate import SAYS_NOTHING, Estimate
 from holdfast.questions.kind import kind_of
-from holdfast.questions.options import About, Query, Real, Where, Whole, Within
+from holdfast.questions.options import About, Query, Real, Text, Where, Whole, Within
 from holdfast.questions.question import Context, Drawing, Forecast, Question, Result, encode, if_complete
 
 STEPS = 10
@@ -25,7 +25,7 @@ MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes a
 
 def quantile(
     context: Context,
-    query: Query,
+    query: Annotated[Query, About(Text("dep_delay"), "A number about one row, in SQL.")],
     q: Annotated[float, About(Real(0.0, 1.0, "0.9"), "Which quantile: 0.5 is the median.")],
     *,
     within: Within = None,

@@ -34,7 +34,7 @@ from holdfast.questions.answer import Record
 from holdfast.questions.estimate import Estimate, write_end
 from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.kind import kind_of
-from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
+from holdfast.questions.options import About, RowsPerQuery, ShortText, Value, Whole
 from holdfast.questions.question import Context, Drawing, Question, Result, encode
 from holdfast.schema import Type
 
@@ -201,6 +201,12 @@ class TopAnswer(HistogramAnswer):
         may = "; so one of them may be more frequent than some that are listed" if self.missed > least else ""
         return [("any other", f"at most {write_end(self.missed, 3, up=True)} of the rows{may if self.answers else ''}")]
 
+    @property
+    def remark(self) -> str:
+        """What a picture does not show: how frequent any other text can be."""
+        made_up = super().remark
+        return ": ".join(self.details()[0]) + (f" ({made_up})" if made_up else "")
+
     def __repr__(self) -> str:
         ((name, detail),) = self.details()
         table, _, print_ = super().__repr__().rpartition("\n") if self.answers else ("none stands out", "", "")
@@ -209,7 +215,7 @@ class TopAnswer(HistogramAnswer):
 
 def top(
     context: Context,
-    query: Annotated[Query, About(Text("carrier"), "A value of one row, such as a column.")],
+    query: Value,
     *,
     longest: Annotated[
         int | None,

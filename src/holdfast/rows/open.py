@@ -22,7 +22,7 @@ from holdfast.rows.decks.deck import Deck, is_deck
 from holdfast.rows.disk.folder import MANIFEST, FolderRows, Manifest
 from holdfast.rows.disk.ingest import asked, ingest
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.files import FORMATS, SHEETS, scan_path, scan_paths
+from holdfast.rows.scans.files import FORMATS, scan_path, scan_paths
 from holdfast.rows.scans.remote import POSTGRES, scan_lake, scan_objects, scan_postgres
 from holdfast.rows.scans.scan import Scan, scan_stream
 from holdfast.rows.scans.texts import Dialect
@@ -123,11 +123,13 @@ def open_rows(
         if str(data).startswith(_WEB):
             raise _on_the_web(str(data))
         if Path(data).is_dir():
-            raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
+            several = next((ending for ending in FORMATS if any(Path(data).glob(f"*{ending}"))), None)
+            hint = "" if several is None else f" All of its {FORMATS[several]} files are '{data}/*{several}'."
+            raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.{hint}")
         if Path(data).suffix in (".holdfast", ".deck"):
             raise RowSourceError(f"No folder {data}.", path=str(data))
         known = ", ".join(FORMATS)
-        hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
+        hint = _other_ending(Path(data)) if Path(data).suffix or Path(data).exists() else ""
         raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
     hint = ' Name its columns: {"x": values[:, 0]}.' if isinstance(data, np.ndarray) else ""
     hint = " Make it a frame of one column: series.to_frame()." if _is_series(data) else hint
@@ -136,6 +138,17 @@ def open_rows(
         f" got {type(data).__name__}.{hint}",
         name="data",
     )
+
+
+def _other_ending(path: Path) -> str:
+    """Say what to do with a file that is there, but is not read here."""
+    match path.suffix.lower():
+        case ".gz" | ".zip" | ".bz2" | ".xz" | ".zst":
+            return " Unpack it first."
+        case "" | ".txt" | ".dat" | ".data":
+            return " If it is a CSV file, give it the ending .csv."
+        case _:
+            return " Read it with pandas or Polars, and give the frame."
 
 
 def _on_the_web(address: str) -> RowSourceError:

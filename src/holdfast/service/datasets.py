@@ -58,7 +58,7 @@ from holdfast.service.database import (
     write,
     write_transaction,
 )
-from holdfast.service.errors import naming
+from holdfast.service.errors import ALLOWED, naming
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
 from holdfast.session.session import Session
@@ -235,8 +235,7 @@ class Datasets:
             with naming(name):
                 served = self._get(name)
         if served is None:
-            message = f"No dataset {name!r} for your token. GET /api/v1/datasets lists those it allows."
-            raise UnknownName(message, name=name)
+            raise UnknownName(f"No dataset {name!r} for your token. {ALLOWED}", name=name)
         return served
 
     def register(self, name: str, file: str, **plan: Any) -> ServedDataset:

@@ -18,6 +18,7 @@ from holdfast.errors import (
 )
 
 IN_API = "The API is described at /api/v1/openapi.json."
+ALLOWED = "GET /api/v1/datasets lists those it allows."
 
 # Errors of HTTP itself, raised before any route is reached.
 _HTTP = {

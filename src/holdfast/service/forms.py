@@ -54,7 +54,7 @@ def _questions(schema: Schema) -> Iterator[tuple[str, dict[str, str]]]:
     if number is not None:
         name = identifier(number.name)
         yield f"What is the mean of {number.name}?", {"kind": "mean", "query": name}
-        yield f"Which {number.name} do 9 of 10 stay below?", {"kind": "quantile", "query": name, "q": "0.9"}
+        yield f"What is the 90th percentile of {number.name}?", {"kind": "quantile", "query": name, "q": "0.9"}
     if group is not None:
         yield f"How are rows spread over {group.name}?", {"kind": "histogram", "query": identifier(group.name)}
 

@@ -39,6 +39,7 @@ from holdfast.service.api import (
 )
 from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
+from holdfast.service.errors import ALLOWED, IN_API
 from holdfast.service.forms import examples, snippets, suggestions
 from holdfast.service.schemas import AskIn, DatasetIn, TokenIn, validate
 
@@ -115,6 +116,7 @@ def show_error(request: Request, error: dict[str, Any], headers: dict[str, str])
         if fragment:
             return Response(status_code=204, headers={"HX-Redirect": "/sign-in"})
         return RedirectResponse("/sign-in", status_code=303)
+    error = error | {"error": error["error"].removesuffix(f" {IN_API}").removesuffix(f" {ALLOWED}")}  # a link is there
     page = _render(request, "error_part.html" if fragment else "error.html", {"error": error})
     return HTMLResponse(page, status_code=error["status"], headers=headers)
 

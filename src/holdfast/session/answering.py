@@ -39,7 +39,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Answered, Asking, Cost, Drawn, Entry, Ledger, Place
 from holdfast.ledger.chain import canonical
 from holdfast.queries.evaluate import silence
-from holdfast.queries.synthetic import synthetic_rows
+from holdfast.queries.synthetic import naming, synthetic_rows
 from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
 from holdfast.questions.history import Registered, answer_from
@@ -55,6 +55,7 @@ from holdfast.schema import Schema
 from holdfast.session.standing import StandingPlan
 
 MADE_UP_ROWS = 1_000  # of a dry run
+FEW_HOSTILE = 0.1  # of them: enough to find what a query cannot take, too few to hide the groups that it asks about
 ORDER = "order of rows"  # the purpose for which the ledger derives its key
 A = TypeVar("A", bound=AnyAnswer)
 B = TypeVar("B")
@@ -363,7 +364,7 @@ class Answering:
         question, terms = kind.question(context, *args, **options), context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
-        invented = _made_up(self._schema, rng)
+        invented = _made_up(naming(self._schema, [*args, *options.values()]), rng)
         guarantee, order = context.by(question.mechanism).certifying(question.cost), Order(self._randomness.secret())
         result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         if question.finish is not None:
@@ -386,7 +387,7 @@ def _finished(finish: Finish, number: int, result: Result, answered: Answered) -
 
 def _made_up(schema: Schema, rng: Generator) -> LocalRows:
     """Return made-up rows; if they have units, about three rows per unit."""
-    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
+    rows = synthetic_rows(schema, MADE_UP_ROWS, rng, hostile=FEW_HOSTILE)
     if schema.unit is not None:
         rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
     return memory_rows(rows, name="made up", unit=schema.unit)

@@ -39,6 +39,7 @@ from holdfast.session.answering import Answering
 from holdfast.session.beside import declare, ledger_beside, witnesses_beside
 
 A = TypeVar("A", bound=AnyAnswer)
+FORGOTTEN = "Its ledger is in memory and ends with this process; that of a file would go on."
 SHARES = "All sessions of this process on these rows share one budget:"
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 
@@ -141,6 +142,7 @@ class Session(Verbs):
             reproducible=randomness.reproducible,
             witnesses=witnesses_beside(source),
         )
+        self._forgotten = place is None and not randomness.reproducible
         self._shared = place is None and opened.begun  # with other sessions of this process
         self._owns_ledger = True
         try:
@@ -385,7 +387,8 @@ class Session(Verbs):
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
         plan = self.answering.plan.standing.plan  # as last seen: printing asks no ledger
-        return f"Session on {self._rows.name} ({count}).{seeded}\n{plan.sentence}{shared}"
+        forgotten = f"\n{FORGOTTEN}" if self._forgotten else ""
+        return f"Session on {self._rows.name} ({count}).{seeded}\n{plan.sentence}{shared}{forgotten}"
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")

@@ -251,3 +251,20 @@ def test_a_question_that_the_shell_took_apart_is_told_the_way_out(words, way, ca
         main(words)
     assert ended.value.code == 2
     assert way in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        (["ask", "flights.parquet", "late", "--filter", "hour > 3"], "Did you mean '--where'?"),
+        (["ask", "flights.csv", "late", "--separator", ";"], "give it once to holdfast open DATA --separator,"),
+        (["budget", "flights.csv", "--na-values", "NA"], "give it once to holdfast open DATA --null-values,"),
+        (["open", "flights.csv", "--sep", ";"], "Did you mean '--separator'?"),
+        (["ask", "flights.parquet", "late", "--nothing-like-it"], "No such option '--nothing-like-it'"),
+    ],
+)
+def test_an_option_of_another_name_or_place_is_told_the_way_out(words, way, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert way in capsys.readouterr().err

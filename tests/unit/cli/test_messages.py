@@ -67,7 +67,10 @@ def test_an_argument_is_found():
 
 def test_a_column_of_text_that_should_be_numbers_leads_to_the_value_that_is_none() -> None:
     """The note that says so comes only with the first question, when the file is read."""
-    advised = spell("'dep_delay' is text; > 15 compares numbers.", {})
+    read = "Numbers written as text are read by CAST(dep_delay AS DOUBLE)."
+    advised = spell(f"'dep_delay' is text; > 15 compares numbers. {read}", {})
+    assert read in advised
     assert advised.endswith("holdfast open DATA --types 'dep_delay=number'.")
     of_a_mean = "A mean needs numbers or yes-or-no values; 'mass' is text. Ask for a share, or for a histogram."
+    of_a_mean += " Numbers written as text are read by CAST(mass AS DOUBLE)."
     assert spell(of_a_mean, {}).endswith("holdfast open DATA --types 'mass=number'.")

@@ -105,3 +105,7 @@ def test_a_tree_too_deep_is_refused(levels, says):
 def test_histogram_of_an_expression():
     query = build_histogram(c.t.str.to_lowercase(), SCHEMA, categories=["a"])
     assert query.evaluate(pl.DataFrame({"t": ["A", "b", None]})).tolist() == [0, 1, 1]
+
+
+def test_a_number_is_written_as_a_number():
+    assert rowwise((c.x > 1.5) & (c.i > -15), SCHEMA).text == '[([(col("x")) > (1.5)]) & ([(col("i")) > (-15)])]'

@@ -113,7 +113,10 @@ def test_what_is_not_text_is_refused(value):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("s > 15", "'s' is text; > 15 compares numbers."),
+        (
+            "s > 15",
+            "'s' is text; > 15 compares numbers. Numbers written as text are read by CAST(s AS DOUBLE).",
+        ),
         (
             "foo > 1",
             "No column 'foo' in things. If it is a value, write it in single quotes: 'foo'. It has: i, j, x, y, s,"
@@ -189,6 +192,7 @@ def test_a_mean_of_text_is_told_what_can_be_asked():
         build_mean("s", SCHEMA)
     assert str(refusal.value) == (
         "A mean needs numbers or yes-or-no values; 's' is text. Ask for a share, s = '...', or for a histogram."
+        " Numbers written as text are read by CAST(s AS DOUBLE)."
     )
 
 
@@ -328,3 +332,17 @@ def test_bad_thresholds(threshold):
 def test_unknown_columns_are_unknown_names():
     with pytest.raises(UnknownName):
         build_mean("foo > 1", SCHEMA)
+
+
+def test_a_word_of_a_name_is_nearer_than_another_name():
+    names = ("day", "dep_delay", "arr_delay", "air_delay")
+    wide = Schema(tuple(Column(name, Type.INT, False) for name in names), "flights")
+    with pytest.raises(UnknownName, match=r"^No column 'delay' in flights. Did you mean 'dep_delay' or 'arr_delay'\?"):
+        build_mean("delay > 1", wide)
+
+
+def test_numbers_that_are_text_are_read_by_a_cast():
+    way = r"A quantile needs numbers; 's' is text. Numbers written as text are read by CAST\(s AS DOUBLE\)"
+    with pytest.raises(InvalidQuery, match=way):
+        build_at_most("s", 1, SCHEMA)
+    assert build_at_most("CAST(s AS DOUBLE)", 1, SCHEMA).threshold == 1

@@ -1,11 +1,13 @@
 """Made-up rows follow the schema, and hold ordinary and hostile values."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.queries.node import PHYSICAL
-from holdfast.queries.synthetic import HOSTILE, synthetic_rows
+from holdfast.queries.synthetic import HOSTILE, naming, synthetic_rows
+from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
 
 
@@ -37,3 +39,16 @@ def test_ordinary_rows_hold_nothing_hostile():
 def test_a_count_is_a_count(count):
     with pytest.raises(InvalidArgument):
         synthetic_rows(SCHEMA, count, np.random.default_rng(1))
+
+
+def test_rows_can_be_in_the_groups_that_are_asked_about():
+    declared = Schema((Column("s", Type.STRING, True, categories=("x",)), Column("i", Type.INT, True, bounds=(0, 1))))
+    assert naming(declared, ["s = 'UA' and i = 3"]) == declared
+    asked = ["s = 'it''s' and i = 30 and j2 > 1.5", None, True, {"t": [("UA", 7)]}, ["AA"], 0.25]
+    columns = (Column("s", Type.STRING, True), Column("i", Type.INT, True), Column("x", Type.FLOAT, True))
+    found = naming(Schema(columns), asked)
+    assert [column.categories for column in found] == [("it's", "UA", "AA", "other"), (29, 30, 31, 6, 7, 8), None]
+    rows = synthetic_rows(found, 1_000, np.random.default_rng(1))
+    assert rows.filter(pl.col("s") == "it's", pl.col("i") == 30).height > 0
+    plain = Schema((Column("s", Type.STRING, True),))
+    assert naming(plain, ["s IS NULL"]) == plain

@@ -16,9 +16,10 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
 from holdfast.ledger import Answered
 from holdfast.optimize.losses import LinearLoss
-from holdfast.questions import KINDS
+from holdfast.questions import KINDS, kind_named
 from holdfast.questions.board_files import BoardFiles
 from holdfast.questions.options import (
+    About,
     BoxForm,
     Categories,
     Expressions,
@@ -256,3 +257,12 @@ def test_a_parameter_without_a_form_is_a_mistake_of_the_programmer() -> None:
     for build in (lacking, described):
         with pytest.raises(TypeError, match=r"'size' of .* must be Annotated with its form"):
             options_of(build)
+
+
+def test_what_a_kind_says_of_a_shared_option_is_what_is_shown() -> None:
+    def scored(context: Context, query: Annotated[Query, About(Text("late"), "A score.")]) -> None: ...
+
+    (option,) = options_of(scored)
+    assert (option.form.example, option.help) == ("late", "A score.")
+    assert kind_named("auc").subject.help.startswith("A score")
+    assert kind_named("histogram").subject.form.example == "carrier"

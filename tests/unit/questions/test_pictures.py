@@ -80,6 +80,64 @@ def test_frames_are_drawn(tmp_path: Path) -> None:
         assert hf.plot(table).save(tmp_path / path, theme="dark").stat().st_size > 1_000
 
 
+def labels(picture: Picture) -> list[list[str]]:
+    return [[label.get_text() for label in axes.get_yticklabels()] for axes in picture.figure().axes]
+
+
+def test_a_check_is_drawn_with_its_outcome() -> None:
+    """It has no value, and that is no lack of rows."""
+    history = pl.DataFrame(
+        {
+            "question": ["share of x is 0.2 ± 0.01", "share of x is 0.9 ± 0.01", "share of x where y is 0.2 ± 0.01"],
+            "category": pl.Series([None] * 3, dtype=pl.String),
+            "value": pl.Series([None] * 3, dtype=pl.Float64),
+            "low": [0.18, 0.0, 0.0],
+            "high": [0.22, 0.9, 1.0],
+            "outcome": ["holds", "too high", "too few rows"],
+        }
+    )
+    picture = hf.plot(history)
+    ((bars, dots, texts),) = drawn(picture)
+    assert (bars, dots) == ([(0.18, 0.22), (0.0, 0.9), (0.0, 1.0)], [])
+    assert [text.split("  ")[0] for text in texts] == ["holds", "too high", "too few rows"]
+    (axes,) = picture.figure().axes
+    first, second, third = (tuple(each.get_color()[0][:3]) for each in axes.collections)
+    assert first == second != third
+
+
+def test_the_standings_of_a_board_are_drawn() -> None:
+    standings = pl.DataFrame(
+        {
+            "rank": [1, None],
+            "by": ["team 2", "team 3"],
+            "low": [0.88, 0.0],
+            "high": [0.91, 0.92],
+            "outcome": ["improvement", "no improvement"],
+            "name": ["rule", None],
+        }
+    )
+    picture = hf.plot(standings)
+    assert labels(picture) == [["team 2: rule", "team 3"]]
+    assert drawn(picture)[0][2] == ["improvement  [0.8800, 0.9100]", "no improvement  [0.0000, 0.9200]"]
+
+
+def test_a_question_is_written_once_above_its_categories() -> None:
+    count = MOST_LINES + 5
+    history = pl.DataFrame(
+        {
+            "question": ["share of x by c"] * count,
+            "category": [f"c{place}" for place in range(count)],
+            "value": [0.5] * count,
+            "low": [0.4] * count,
+            "high": [0.6] * count,
+        }
+    )
+    assert labels(hf.plot(history.head(3))) == [["share of x by c: c0", "c1", "c2"]]
+    assert labels(hf.plot(history))[0][:2] == ["share of x by c: c5", "c6"]  # also where the first lines are cut
+    two = hf.plot(pl.concat([history.head(2), history.head(2).with_columns(question=pl.lit("share of y by c"))]))
+    assert labels(two) == [["share of x by c: c0", "c1", "share of y by c: c0", "c1"]]
+
+
 def test_many_lines_are_cut_and_it_is_said() -> None:
     lines = tuple(Line(f"question number {i} " * 9, 0.5, 0.4, 0.6, "") for i in range(MOST_LINES + 5))
     figure = Picture([Panel("all", lines)]).figure()

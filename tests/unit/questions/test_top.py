@@ -186,3 +186,13 @@ def test_an_expression_that_names_all_its_values_has_no_others() -> None:
             assert sorted(answer) == ["few", "many"]
             assert answer["few"].low <= (0.3 if "x" in text else 0.5) <= answer["few"].high
         assert session.top("CASE WHEN x < 3 THEN 'few' ELSE 'many' END", most=1).missed >= 0.3
+
+
+def test_a_picture_says_how_frequent_any_other_can_be() -> None:
+    pytest.importorskip("matplotlib")
+    frame = pl.DataFrame({"carrier": ["UA", "AA"] * 20_000})
+    with hf.Session(frame, seed=5, categories={"carrier": ["UA", "AA", "DL"]}) as session:
+        for answer, end in ((session.top("carrier", most=1), ""), (session.dry_run("carrier", "top"), " (made up)")):
+            (note,) = answer.plot().figure().texts
+            assert note.get_text().startswith("any other: at most ")
+            assert note.get_text().endswith(answer.details()[0][1] + end)

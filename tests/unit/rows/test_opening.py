@@ -200,8 +200,10 @@ FILES = {
     "text.parquet": (b"a,b\n1,2\n", "Cannot read"),
     "empty.arrow": (b"", "Cannot read"),
     "garbage.ipc": (b"ARROW1 secret", "Cannot read"),
-    "sheet.xlsx": (b"", "has no known ending"),
-    "nothing": (b"", "has no known ending"),
+    "sheet.xlsx": (b"", "has no known ending.* Read it with pandas or Polars"),
+    "list.json": (b"[]", "has no known ending.* Read it with pandas or Polars"),
+    "packed.csv.gz": (b"", "has no known ending.* Unpack it first"),
+    "nothing": (b"", "has no known ending.* If it is a CSV file, give it the ending .csv"),
 }
 
 
@@ -268,8 +270,30 @@ def test_duplicate_and_missing_columns_in_parquet(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RowSourceError, match=r"No file .*flights\.parquet\."):
         open_rows(tmp_path / "flights.parquet")
-    with pytest.raises(RowSourceError, match="not a holdfast folder"):
+    with pytest.raises(RowSourceError, match=r"not a holdfast folder.*Parquet files\.$"):
         open_rows(tmp_path)
+
+
+def test_a_missing_file_is_looked_for_where_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for missing, way in [
+        ("flights.csv", f"No file flights.csv in {tmp_path}."),
+        ("*.csv", f"No file matches *.csv in {tmp_path}."),
+        ("~/flights.csv", f"No file ~/flights.csv: '~' is a name here. Write {tmp_path}/flights.csv."),
+    ]:
+        with pytest.raises(RowSourceError) as refused:
+            open_rows(missing)
+        assert str(refused.value) == way
+
+
+def test_a_folder_of_other_files_is_told_their_pattern(tmp_path: Path) -> None:
+    write(tmp_path / "may.csv", b"a\n1\n2\n")
+    with pytest.raises(RowSourceError) as refused:
+        open_rows(tmp_path)
+    pattern = f"{tmp_path}/*.csv"
+    assert str(refused.value).endswith(f"All of its CSV files are '{pattern}'.")
+    assert len(open_rows(pattern, folder=tmp_path / "all.holdfast")) == 2
 
 
 HEAD = b"whole,late,none,day\n" + b"1,5,,2020-01-01\n" * 30_000

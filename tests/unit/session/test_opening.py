@@ -381,6 +381,21 @@ def test_a_ledger_that_nobody_here_understands_is_not_continued(tmp_path: Path, 
         assert ledger.head == head
 
 
+def test_a_ledger_that_ends_with_the_process_is_said_to(tmp_path: Path) -> None:
+    data = table(5_000)
+    sentence = "Its ledger is in memory and ends with this process; that of a file would go on."
+    with Session(data, queries=100) as in_memory:
+        assert repr(in_memory).endswith(f"\n{sentence}")
+        assert f"<div>{sentence}</div>" in in_memory._repr_html_()
+    with Session(data, queries=100, ledger=tmp_path / "kept") as kept:
+        assert sentence not in repr(kept)
+    with Session(data, queries=100, seed=7) as seeded:
+        assert sentence not in repr(seeded)
+    pl.DataFrame(table(5_000, 2)).write_parquet(tmp_path / "data.parquet")
+    with Session(tmp_path / "data.parquet", queries=100) as beside:
+        assert sentence not in repr(beside)
+
+
 # -- seeds and bad plans ----------------------------------------------------------------------------------------------
 
 
@@ -455,3 +470,13 @@ def test_a_question_is_built_again_if_another_analyst_adopts_the_plan_meanwhile(
         answer = ada.mean("b")
         assert (answer.rows_read, answer.guarantee) == (first.plan.rows_per_query, "information")
         assert ada.plan is bob.plan is second.plan
+
+
+def test_a_dry_run_is_not_about_empty_groups() -> None:
+    rng = np.random.default_rng(1)
+    data = {"c": rng.choice(["UA", "AA"], 50_000), "m": rng.integers(1, 13, 50_000), "x": rng.random(50_000)}
+    with Session(data, queries=20) as session:
+        assert not session.dry_run("x > 0.5", where="c = 'UA'").too_few
+        assert not session.dry_run("x > 0.5", where="m = 3").too_few
+        groups = session.dry_run("x > 0.5", by="c", groups=["UA", "AA"])
+        assert not any(each.too_few for each in groups.answers)

@@ -17,7 +17,6 @@ from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines, 
 from holdfast.schema import Type
 
 EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split
-SHEETS = (".xlsx", ".xls", ".ods")  # not read here: the error suggests pandas or Polars
 FORMATS = {
     ".parquet": "Parquet",
     ".csv": "CSV",
@@ -180,12 +179,12 @@ def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
     text, found = str(path), Path(path)
     if found.suffix.lower() in FORMATS and (found.is_file() or not has_magic(text)):
         if not found.is_file():
-            raise RowSourceError(f"No file {found}.", path=text)
+            raise _no_file(found)
         return FileScan(found, [found], dialect)
     if has_magic(text) and not found.exists():
         files = sorted(Path(each) for each in glob(text, recursive=True) if Path(each).is_file())
         if not files:
-            raise RowSourceError(f"No file matches {text}.", path=text)
+            raise RowSourceError(f"No file matches {text}{_from_here(found)}.", path=text)
         return FileScan(text, _known(text, files), dialect)
     if found.is_dir():
         files = sorted(each for each in found.rglob("*.parquet") if not _hidden(each.relative_to(found)))
@@ -193,12 +192,24 @@ def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
     return None
 
 
+def _no_file(path: Path) -> RowSourceError:
+    """Return the error for a file that is not there, which says where it was looked for."""
+    return RowSourceError(f"No file {path}{_from_here(path)}.", path=str(path))
+
+
+def _from_here(path: Path) -> str:
+    """Say where a path begins that does not say it itself."""
+    if path.parts[:1] == ("~",):
+        return f": '~' is a name here. Write {path.expanduser()}"
+    return "" if path.is_absolute() else f" in {Path.cwd()}"
+
+
 def scan_paths(paths: Collection[str | Path], dialect: Dialect) -> FileScan:
     """Return the scan of several files, read one after another in the order given."""
     files = [Path(each) for each in paths]
     for path in files:
         if not path.is_file():
-            raise RowSourceError(f"No file {path}.", path=str(path))
+            raise _no_file(path)
     where = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
     return FileScan(where, _known(where, files), dialect)
 
