@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
 from holdfast.ledger import Cost, Drawn, Place, Spent
+from holdfast.ledger.concurrency import opening
 from holdfast.ledger.places import ProcessStock
 from ledger_writer import ANSWER, QUESTION, begun, commit, environment, terms
 
@@ -221,6 +222,35 @@ def test_no_child_is_forked_while_a_thread_looks_at_the_file(tmp_path, monkeypat
         thread.join(20)
         assert not thread.is_alive()
         ledger.verify()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_who_reads_while_it_writes_does_not_wait_for_a_fork_that_waits_for_it(place):
+    """As a board does, which looks for the best so far when a fork has closed the connection to read."""
+    location, dataset = place
+    writing = threading.Event()
+
+    def decide(_):
+        ledger._store._reads.close()  # as a fork did, since this thread last read
+        writing.set()
+        until = time.monotonic() + 5
+        while opening.acquire(blocking=False) and time.monotonic() < until:  # until somebody forks
+            opening.release()
+            time.sleep(0.01)
+        assert ledger._store.tip() is not None
+
+    def fork():
+        writing.wait(20)
+        assert in_child(lambda: None) == 0
+
+    with begun(location, dataset=dataset) as ledger:
+        commit(ledger)
+        threads = [threading.Thread(target=act, daemon=True) for act in (partial(ledger._store.write, decide), fork)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert not any(thread.is_alive() for thread in threads)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

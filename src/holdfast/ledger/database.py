@@ -431,7 +431,7 @@ class Database(ABC, OfOneProcess):
         if self._closed:
             raise closed_error(self.location)
         if slot.connection is None:
-            with opening:  # wait for a fork in progress; later forks see `connecting` and wait for this connection
+            with self.no_fork():  # later forks see `connecting` and wait for this connection
                 slot.connecting = True
             try:
                 slot.connection = self.connect(to_write=slot is self._writes)
@@ -444,6 +444,11 @@ class Database(ABC, OfOneProcess):
             resource.close()
 
     # -- forks ----------------------------------------------------------------------------------------------------
+
+    def no_fork(self) -> AbstractContextManager[object]:
+        """Wait for a fork in progress, and hold up others; but not the thread that writes, for which a fork waits."""
+        writing = self._writer == threading.get_ident() and self._writes.connection is not None
+        return nullcontext() if writing else opening
 
     def close_for_fork(self) -> None:
         """Close the connections once no thread uses them; threads that want to open one wait for the fork to end."""

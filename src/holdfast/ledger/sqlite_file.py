@@ -8,9 +8,8 @@ its folder are looked at, and if they have changed, what is in them.
 import os
 import sqlite3
 import sys
-import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.concurrency import open_private, opening
+from holdfast.ledger.concurrency import open_private
 from holdfast.ledger.database import Database, Statements
 from holdfast.ledger.store import Tip
 
@@ -148,11 +147,10 @@ class SqliteFile(Database):
     def _seq_in_file(self) -> int | None:
         """Return the newest entry in the file without its log, -1 for none; None if it cannot be read just now.
 
-        Nobody forks meanwhile: a child would wait for ever for what a thread that it does not have holds in SQLite. A
-        fork waits for whoever writes, so the writer must not wait for it.
+        Nobody forks meanwhile: a child would wait for ever for what a thread that it does not have holds in SQLite.
         """
         try:
-            with nullcontext() if self._writer == threading.get_ident() else opening:
+            with self.no_fork():
                 connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
                 try:
                     found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
