@@ -22,7 +22,7 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast import board
+from holdfast.board import sealing
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, RowSourceError
 from holdfast.guarantees.drawers import COINS, MOST_CHECKS, STATEMENTS
 from holdfast.ledger import Asking, Cost
@@ -303,7 +303,7 @@ ASK = "import sys, holdfast as hf; hf.Session(sys.argv[1]).mean('label')"
 
 def test_labels_are_not_asked_while_they_are_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack: ask the labels between the look at whether anybody has, and the note that they are sealed."""
-    path, write = tmp_path / "t.parquet", board.write_private_rows
+    path, write = tmp_path / "t.parquet", sealing.write_private_rows
     pl.DataFrame({"id": np.arange(ROWS), "label": np.arange(ROWS) % 2 == 0}).write_parquet(path)
     asking: list[subprocess.Popen[bytes]] = []
 
@@ -313,7 +313,7 @@ def test_labels_are_not_asked_while_they_are_sealed(tmp_path: Path, monkeypatch:
             asking[0].wait(4.0)
         return write(*args, **options)
 
-    monkeypatch.setattr(board, "write_private_rows", written)
+    monkeypatch.setattr(sealing, "write_private_rows", written)
     hf.Board(path).close()
     _, said = asking[0].communicate(timeout=60)
     assert asking[0].returncode == 1

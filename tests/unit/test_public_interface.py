@@ -1,11 +1,16 @@
 """What is public: one list of names, typed and described, that prints without touching anything."""
 
+import builtins
 import inspect
+import io
+import os
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import httpx
 import numpy as np
@@ -13,7 +18,10 @@ import polars as pl
 import pytest
 
 import holdfast
+from holdfast.ledger import Follower, Ledger
+from holdfast.ledger.memory import MemoryStore
 from holdfast.questions import KINDS
+from holdfast.registry import Registry
 from holdfast.rows.source import Table
 
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
@@ -85,8 +93,6 @@ def test_every_parameter_is_described():
 
 
 def test_a_star_import_replaces_no_builtin():
-    import builtins
-
     assert set(holdfast.__all__) & set(vars(builtins)) == set()
     assert holdfast.open is not builtins.open
 
@@ -115,16 +121,112 @@ def test_every_kind_is_a_verb_with_its_own_signature_and_description(kind):
 
 
 class Untouchable:
-    """A ledger that may not be looked at."""
+    """A store that may not be read."""
 
     def __getattr__(self, name: str) -> object:
-        raise AssertionError(f"a printout asked the ledger for {name}")
+        raise AssertionError(f"a printout asked the store for {name}")
 
 
-def test_printing_a_session_does_no_io(monkeypatch):
-    session = holdfast.Session({"x": np.arange(1_000)}, queries=2)
-    monkeypatch.setattr(session, "_ledger", Untouchable())
-    assert "1,000 rows" in repr(session)
+def printed(shown: object, *ledgers: Ledger) -> str:
+    """What something prints, as text and in a notebook, while nothing may be read: no store, no file."""
+
+    def opened(path: object, *_: object, **__: object) -> NoReturn:
+        raise AssertionError(f"a printout opened {path}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for ledger in ledgers:
+            patch.setattr(ledger, "_store", Untouchable())
+            patch.setattr(ledger._watch, "_store", Untouchable())
+        for module in (builtins, io, os):
+            patch.setattr(module, "open", opened)
+        html = shown._repr_html_() if hasattr(shown, "_repr_html_") else ""
+        return f"{shown!r}\n{html}"
+
+
+def test_a_session_prints_what_it_last_saw_and_reads_nothing(tmp_path):
+    session = holdfast.Session({"x": np.arange(1_000)}, queries=20, ledger=tmp_path / "x.ledger")
+    assert "1,000 rows" in printed(session, session.ledger)
+    session.mean("x > 300")
+    open_ = printed(session, session.ledger)
+    assert "19 of 20 answers left" in open_
+    session.close()
+    assert printed(session, session.ledger) == open_
+    with pytest.raises(holdfast.LedgerUnavailable):
+        _ = session.budget
+
+
+def test_sessions_that_share_a_ledger_print_what_either_of_them_saw():
+    rows = {"x": np.arange(1_000)}
+    first = holdfast.Session(rows, queries=20)
+    first.mean("x > 300")
+    with pytest.warns(holdfast.SharedBudget):
+        second = holdfast.Session(rows, queries=20)
+    assert "share one budget: 19 of 20 answers left" in printed(second, second.ledger)
+    first.mean("x > 400")
+    assert "share one budget: 18 of 20 answers left" in printed(second, second.ledger)
+    second.close()
+    assert "share one budget: 18 of 20 answers left" in printed(second, second.ledger)
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_places_taken_ahead_by_another_session_do_not_spoil_a_printout(tmp_path, seed):
+    options = {"queries": 200, "ledger": tmp_path / "x.ledger", "seed": seed}
+    first, second = (holdfast.Session({"x": np.arange(1_000)}, **options) for _ in range(2))
+    first.mean("x > 1")
+    assert second.budget.answers_left == 199
+    for place in range(2, 40):
+        first.mean(f"x > {place}")
+    assert "of 200 answers left" in printed(second, first.ledger, second.ledger)
+    assert "161 of 200 answers left" in printed(first, first.ledger)
+    first.close()
+    second.close()
+
+
+def test_a_board_prints_what_it_last_saw_and_reads_nothing(tmp_path):
+    table = {"id": list(range(1_000)), "label": [place % 2 for place in range(1_000)]}
+    pl.DataFrame(table).write_parquet(tmp_path / "t.parquet")
+    with holdfast.Board(tmp_path / "t.parquet") as board:
+        assert "0 submissions so far" in printed(board, board.session.ledger)
+        board.submit({"id": table["id"], "prediction": table["label"]}, by="team 7")
+        shown = printed(board, board.session.ledger)
+        assert "The best so far is that of team 7, no. 1: [" in shown
+        assert "1 submission so far" in shown
+    assert printed(board, board.session.ledger) == shown
+    with holdfast.Board(tmp_path / "t.board.holdfast") as again:
+        assert printed(again, again.session.ledger) == shown
+
+
+def test_an_answer_is_shown_even_if_what_others_submitted_cannot_be_read(monkeypatch):
+    table = {"id": list(range(1_000)), "label": [place % 2 for place in range(1_000)]}
+    with holdfast.Board(table) as board:
+        monkeypatch.setattr(board, "_follower", Follower(Ledger(MemoryStore("t"), fingerprint="t"), print))
+        board._follower._ledger.close()
+        assert board.submit({"id": table["id"], "prediction": table["label"]}).improved
+
+
+def test_a_deck_prints_what_it_last_saw_and_opens_no_file(tmp_path):
+    pl.DataFrame({"x": np.arange(1_000)}).write_parquet(tmp_path / "t.parquet")
+    deck = holdfast.deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=50_000)
+    assert "50,000 of 50,000 cards left" in printed(deck)
+    with holdfast.Session(deck, queries=5) as session:
+        session.mean("x > 300")
+        left = deck.left
+        assert left < 50_000
+        assert f"{left:,} of 50,000 cards left" in printed(deck)
+        assert "4 of 5 answers left" in printed(session, session.ledger)
+    assert f"{left:,} of 50,000 cards left" in printed(holdfast.open(tmp_path / "t.deck"))
+
+
+def test_a_registry_prints_names_and_loads_no_packages(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", Untouchable())
+    made = Registry("holdfast.questions", ("mean", "moments.variance"))
+    assert repr(made) == "holdfast.questions: mean, variance"
+
+
+def test_a_picture_without_matplotlib_says_what_it_lacks(monkeypatch):
+    picture = holdfast.Session({"x": np.arange(1_000)}, seed=1).mean("x > 300").plot()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "need the package matplotlib" in picture._repr_html_()
 
 
 def test_the_types_of_verbs_are_those_of_their_kinds():

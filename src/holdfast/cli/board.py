@@ -77,7 +77,8 @@ def make(
     holdfast board make prices.parquet --target price --metric absolute_error --within 0 500
     holdfast board make samples_mmlu.jsonl --metric score --within 0 1 --about population
     """
-    from holdfast.board import Board, board_path
+    from holdfast.board import Board
+    from holdfast.board.sealing import board_path
 
     options = {
         "unit": unit,

@@ -305,7 +305,8 @@ class Watch:
         self._store, self._content = store, content
         self._witnesses: list[Witness] = []
         self.confirmed: list[str] = []  # the witnesses, other than this process, that have seen the newest entry
-        self._told: Tip | None = None  # the tip last reported to the witnesses
+        self._last: Tip | None = None  # the tip last read here
+        self._reported: Tip | None = None  # the tip last reported to the witnesses
         self._forked: HoldfastError | None = None  # once somebody has continued from a copy: every later call raises it
 
     def watch(self, *witnesses: Witness) -> None:
@@ -336,7 +337,14 @@ class Watch:
         tip = self._store.tip()
         if seen is not None and (tip is None or tip.hash != seen.tip.hash):
             self._notice(seen, tip, self._store)
+        self._last = tip
         return tip
+
+    @property
+    def last_seen(self) -> Tip | None:
+        """The newest tip that this process saw; reads nothing."""
+        seen = self._witnesses[0].newest() if self._witnesses else None
+        return self._last if seen is None else seen.tip
 
     def begin(self, genesis: Row, secret: bytes) -> bool:
         """Begin the ledger, unless a witness knows of another one by now."""
@@ -385,7 +393,8 @@ class Watch:
 
         Mostly that is `start`, which the new entries follow, so it need not be looked up.
         """
-        if tip is None or tip is self._told:  # a thread of the same transaction has reported it
+        self._last = tip
+        if tip is None or tip is self._reported:  # a thread of the same transaction has reported it
             return
         seen = Seen(self._where, tip)
         for witness in self._witnesses:
@@ -393,7 +402,7 @@ class Watch:
             if other is not None and (start is None or other.tip.hash != start.hash):
                 self._require_other(witness, other)
             witness.remember(seen)
-        self._told = tip
+        self._reported = tip
 
     def _require_other(self, witness: Witness, other: Seen) -> None:
         if self._store.hash_at(other.tip.seq) != other.tip.hash:

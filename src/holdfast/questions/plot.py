@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.errors import InvalidArgument, MissingExtra
 from holdfast.questions.estimate import NUMBERS, Estimate, Interval, labeled_lines
 
@@ -112,7 +112,10 @@ class Picture:
         return figure
 
     def _repr_html_(self) -> str:
-        light, dark = (_embedded(self.figure(theme)) for theme in ("light", "dark"))
+        try:
+            light, dark = (_embedded(self.figure(theme)) for theme in ("light", "dark"))
+        except MissingExtra as missing:
+            return notebook.paragraphs(repr(self), str(missing))
         words = "; ".join(f"{line.label} {line.text}".strip() for panel in self._panels for line in panel.lines)
         return (
             f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'

@@ -378,14 +378,18 @@ class Session(Verbs):
 
     def __repr__(self) -> str:
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
-        shared = f"\n{SHARES} {self.budget}." if self._shared else ""
+        shared = f"\n{SHARES} {self._last_seen}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
-        plan = self.answering.plan.standing.plan  # as last seen: printing asks no ledger
+        plan = self.answering.plan.standing.plan  # as last seen, like the budget: printing reads no ledger
         return f"Session on {self._rows.name} ({count}).{seeded}\n{plan.sentence}{shared}"
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")
-        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
+        return notebook.paragraphs(title, *sentences.split("\n")) + self._last_seen._repr_html_()
+
+    @property
+    def _last_seen(self) -> Budget:
+        return Budget.of(self.answering.plan.standing.plan.standing, *self._ledger.last_seen)
 
     def explore(self, data: Table) -> None:
         """Use these `data`, which anybody may look at, to compute guesses that checks leave out."""
