@@ -54,7 +54,7 @@ def flights(path: Path, rows: int = 100_000) -> Path:
 @contextmanager
 def served(path: Path) -> Iterator[dict[str, Any]]:
     """Serve a file; yields what `holdfast serve --json` says."""
-    command = [sys.executable, "-m", "holdfast.cli", "serve", str(path), "--port", "0", "--json"]
+    command = [sys.executable, "-m", "holdfast", "serve", str(path), "--port", "0", "--json"]
     here = os.environ | {"PYTHONPATH": str(Path(holdfast.__file__).parents[1])}  # what is imported here, not installed
     quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": here}
     with subprocess.Popen(command, cwd=path.parent, **quiet) as server:  # type: ignore[call-overload]

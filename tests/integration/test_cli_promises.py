@@ -90,7 +90,7 @@ def test_every_command_takes_json(
 
 def run(folder: Path, *words: str) -> tuple[bytes, bytes]:
     """Run a command in a pipe and in a terminal; return what both got."""
-    command = [sys.executable, "-m", "holdfast.cli", *words]
+    command = [sys.executable, "-m", "holdfast", *words]
     environment = os.environ | {"TERM": "xterm-256color"}
     piped = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
     ours, theirs = pty.openpty()

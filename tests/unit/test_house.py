@@ -40,6 +40,7 @@ ROOMS = (
     "rows",
     "mechanisms",
     "optimize",
+    "losses",
     "questions",
     "session",
     "board",
@@ -47,6 +48,7 @@ ROOMS = (
     "lab",
     "service",
     "cli",
+    "__main__",
 )
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
 NARROW = {
@@ -282,6 +284,23 @@ def test_what_the_package_offers_is_there():
 def importable() -> list[str]:
     found = pkgutil.walk_packages(holdfast.__path__, "holdfast.")
     return ["holdfast", *(module.name for module in found if not module.name.endswith("__main__"))]
+
+
+def test_losses_are_imported_as_they_are_named():
+    code = (
+        "import sys, holdfast\n"
+        "assert not {'numpy', 'polars'} & set(sys.modules)\n"
+        "import holdfast.losses\n"
+        "from holdfast.losses import Logistic\n"
+        "assert holdfast.losses.Logistic is Logistic"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_package_runs_the_command_line():
+    command = [sys.executable, "-m", "holdfast", "--version"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert ran.stdout == f"holdfast {holdfast.__version__}\n"
 
 
 def test_doctests_run():

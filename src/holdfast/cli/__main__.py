@@ -1,5 +1,0 @@
-"""`python -m holdfast.cli`, where the script is not on the path."""
-
-from holdfast.cli import main
-
-main()
