@@ -211,10 +211,11 @@ def test_a_comparison_by_name_is_found(source):
 
 
 LITERARY = {"told", "said", "saw", "wanted", "wish", "climbed", "settle", "settled", "scribe", "desk", "keeper"}
+LITERARY |= {"dear", "dearer", "dearest"}
 
 
 def names_given(source):
-    """Return what a module calls things: functions, classes, arguments, variables."""
+    """Return what a module calls things: functions, classes, arguments, variables, attributes."""
     for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -222,10 +223,16 @@ def names_given(source):
             yield node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def words_in(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
 def literary(source: str) -> list[str]:
-    return [name for name in names_given(source) if name.lower().strip("_") in LITERARY]
+    return [name for name in names_given(source) if words_in(name) & LITERARY]
 
 
 def test_things_have_plain_names():
@@ -233,8 +240,9 @@ def test_things_have_plain_names():
 
 
 def test_a_literary_name_is_found():
-    source = "class Desk:\n    def ask(self, wanted):\n        _said = wanted"
-    assert literary(source) == ["Desk", "wanted", "_said"]
+    source = "class FrontDesk:\n    def ask(self, wanted):\n        _said = too_dear = self.told_now = wanted"
+    assert sorted(literary(source)) == sorted(["FrontDesk", "wanted", "_said", "too_dear", "told_now"])
+    assert literary("class Aside:\n    saws = unsaid = DESKTOP = 1") == []
 
 
 @pytest.mark.parametrize(

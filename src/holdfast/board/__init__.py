@@ -277,14 +277,20 @@ class Board:
         self.close()
 
     def __repr__(self) -> str:
-        budget, best = self._last_seen, self._best
-        given = budget.answers_given
+        return f"{self._so_far()}; {self._last_seen}."
+
+    def _repr_html_(self) -> str:
+        title, *sentences = f"{self._so_far()}.".split("\n")
+        return notebook.paragraphs(title, *sentences) + self._last_seen._repr_html_()
+
+    def _so_far(self) -> str:
+        best, given = self._best, self._last_seen.answers_given
         lines = [f"Board on {self.session.dataset}: {self.ladder.terms.metric}.", self.session.plan.sentence]
         if best is not None:
             _, low, high = Estimate(best.answer["low"], best.answer["low"], best.answer["high"]).rounded()
             whose = "" if best.analyst is None else f"that of {best.analyst}, "
             lines.append(f"The best so far is {whose}no. {best.seq}: [{low}, {high}].")
-        return "\n".join([*lines, f"{given:,} submission{'' if given == 1 else 's'} so far; {budget}."])
+        return "\n".join([*lines, f"{given:,} submission{'' if given == 1 else 's'} so far"])
 
     def _follow(self, to: int | None = None) -> None:
         """Note the best submission so far, reading the ledger up to submission `to` at least, or to its end."""
@@ -297,11 +303,6 @@ class Board:
     @property
     def _last_seen(self) -> Budget:
         return Budget.of(self.ladder, *self.session.ledger.last_seen)
-
-    def _repr_html_(self) -> str:
-        title, _, sentences = repr(self).partition("\n")
-        progress = sentences.partition("; submissions have")[0]
-        return notebook.paragraphs(title, *progress.split("\n")) + self._last_seen._repr_html_()
 
 
 def refuse_given(given: Mapping[str, object], board: str) -> None:

@@ -313,7 +313,7 @@ class Watch:
         """Refuse the ledger if it lacks an entry that one of these witnesses saw; report new entries to them."""
         self.confirmed += self.compare(*witnesses)  # before anything is reported to them
         self._witnesses.extend(witnesses)
-        self._tell(self._store.tip())
+        self._report(self._store.tip())
 
     def compare(self, *witnesses: Witness) -> list[str]:
         """Refuse the ledger if it lacks an entry that one of these saw; return which of them saw its newest entry."""
@@ -357,7 +357,7 @@ class Watch:
                     held.enter_context(witness.alone())
                 self.compare(*self._witnesses)
                 began = self._store.begin(genesis, secret, mine)
-                self._tell(self._store.tip())
+                self._report(self._store.tip())
         finally:
             _beginning.pop(mine or "", None)
         return began
@@ -374,7 +374,7 @@ class Watch:
             decide(transaction)
 
         written = self._store.write(watched)
-        self._tell(written.tip, written.start)  # also covers the other writes of the same transaction
+        self._report(written.tip, written.start)  # also covers the other writes of the same transaction
 
     def close(self) -> None:
         """Close the witnesses."""
@@ -388,7 +388,7 @@ class Watch:
         if tip is not None:
             process.remember(Seen(self._where, tip))
 
-    def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
+    def _report(self, tip: Tip | None, start: Tip | None = None) -> None:
         """Report the tip to the witnesses; what others have reported to them meanwhile must be in the ledger, too.
 
         Mostly that is `start`, which the new entries follow, so it need not be looked up.

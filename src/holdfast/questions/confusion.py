@@ -147,7 +147,7 @@ def confusion(
     others = context.board.others(id)
     if others is None or context.guarantee.only_kind is not None:
         raise NotCovered(
-            "These are not the rows of a board that answer, so they tell no precision or recall. Make a board with"
+            "These are not the rows of a board that answer, so they give no precision or recall. Make a board with"
             " confusion=0.2, which keeps a fifth of its rows for that, and ask those.",
             guarantee=context.guarantee.name,
         )

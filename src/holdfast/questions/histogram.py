@@ -143,7 +143,7 @@ def histogram(
     what = "categories" if bins is None else "bins"
     leave_something(context, question.cost, len(built.labels) - 1, what, besides=1)
     counted = built.histogram if isinstance(built, HistogramWithin) else built
-    return context.said_published(question, counted.value.columns)
+    return context.naming_published(question, counted.value.columns)
 
 
 def _passes(built: Histogram | Bins | HistogramWithin, answering: AnswerGuarantee) -> list[Composed]:

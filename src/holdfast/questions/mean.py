@@ -219,7 +219,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     question = context.question(kind, grouped, draws, run, passes=parts, forecast=forecast)
     cost = question.cost
     leave_something(context, cost, count, "groups")
-    return context.said_published(question, [name for key in grouped.keys for name in key.columns])
+    return context.naming_published(question, [name for key in grouped.keys for name in key.columns])
 
 
 def leave_something(context: Context, cost: Cost, asked: int, what: str, besides: int = 0) -> None:
@@ -254,7 +254,9 @@ def _result(grouped: Grouped, found: Sequence[Estimate], shares: Sequence[Interv
     return result_of([key.text for key in grouped.keys], grouped.groups, found, shares, grouped.bounds)
 
 
-_CUTS = "Where to cut the range of a number, for a narrower mean at the same price; auto finds out, none cuts nothing."
+_CUTS = (
+    "Where to cut the range of a number, for a narrower mean at the same price; auto finds where, none makes no cut."
+)
 
 
 def mean(
@@ -388,7 +390,7 @@ def _in_slices(
     question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)
     if isinstance(plain, Grouped):
         leave_something(context, question.cost, len(plain.groups), "groups")
-        return context.said_published(question, [name for key in plain.keys for name in key.columns])
+        return context.naming_published(question, [name for key in plain.keys for name in key.columns])
     return question
 
 
