@@ -15,6 +15,7 @@ from typing import Any
 from holdfast import notebook
 from holdfast.errors import UnknownName
 
+Category = bool | int | float | str | date  # a value of a column, such as a group or a bin of a histogram
 MOST_SHOWN = 20  # names of columns in a refusal
 SHOWN = ("column", "type", "missing values", "declared")
 MOST_LISTED = 20  # categories of a column in its description
@@ -58,7 +59,7 @@ class Column:
     type: Type
     nullable: bool
     bounds: tuple[float, float] | None = None
-    categories: tuple[Any, ...] | None = None
+    categories: tuple[Category, ...] | None = None
     label: str | None = None
     published: bool = False
 

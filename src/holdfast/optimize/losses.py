@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
@@ -25,6 +25,7 @@ from holdfast.optimize.features import (
     SCALES,
     Bounds,
     FeatureLines,
+    Features,
     LinearObjective,
     Matrix,
     TargetLines,
@@ -55,10 +56,10 @@ class Loss(Protocol):
     gradient_range: Interval
     value_range: Interval
 
-    def values(self, rows: pl.DataFrame, point: Vector) -> Any:
+    def values(self, rows: pl.DataFrame, point: Vector) -> ArrayLike:
         """Return one loss per row."""
 
-    def gradients(self, rows: pl.DataFrame, point: Vector) -> Any:
+    def gradients(self, rows: pl.DataFrame, point: Vector) -> ArrayLike:
         """Return one gradient per row: shape (rows, dimension)."""
 
 
@@ -71,7 +72,7 @@ class LinearLoss:
     point, intercept included.
     """
 
-    features: Any
+    features: Features
     target: str
     within: Bounds = None
     target_within: Bounds = None

@@ -22,8 +22,9 @@ from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_
 from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
-from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
+from holdfast.questions.options import About, ByMechanism, Categories, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
+from holdfast.schema import Category
 
 MOST_PASSES = 16
 

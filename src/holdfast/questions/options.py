@@ -16,9 +16,9 @@ from typing import Annotated, Any, get_type_hints
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
 from holdfast.queries.build import QueryLike
+from holdfast.schema import Category
 
 DEFAULT_KIND = "mean"  # the kind of a question that names none
-Category = str | int | float | bool | date | datetime
 
 
 class Form:

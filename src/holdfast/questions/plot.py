@@ -13,13 +13,16 @@ from io import BytesIO
 from math import isnan, nan
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from holdfast import check, notebook
 from holdfast.errors import InvalidArgument, MissingExtra
 from holdfast.questions.estimate import NUMBERS, Estimate, Interval, labeled_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 THEMES: Mapping[str, Mapping[str, str]] = {  # the colors of Okabe and Ito, on paper and on a dark page
     "light": {"page": "#ffffff", "text": "#222222", "faint": "#767676", "grid": "#e6e6e6", "mark": "#0072b2"},
@@ -88,7 +91,7 @@ class Picture:
         figure.savefig(path, dpi=DPI, facecolor=figure.get_facecolor(), metadata={})
         return Path(path)
 
-    def figure(self, theme: str = "light") -> Any:
+    def figure(self, theme: str = "light") -> "Figure":
         """Return a Matplotlib figure.
 
         Parameters
@@ -231,7 +234,7 @@ def _gutters(panel: Panel) -> tuple[float, float]:
     return left, right
 
 
-def _embedded(figure: Any) -> str:
+def _embedded(figure: "Figure") -> str:
     written = BytesIO()
     figure.savefig(written, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"

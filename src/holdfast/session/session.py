@@ -34,7 +34,7 @@ from holdfast.randomness import Randomness
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
-from holdfast.schema import Schema
+from holdfast.schema import Category, Schema
 from holdfast.session.answering import Answering
 from holdfast.session.beside import declare, ledger_beside, witnesses_beside
 
@@ -109,7 +109,7 @@ class Session(Verbs):
         complete: Collection[str] = (),
         unit: str | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        categories: Mapping[str, Sequence[Any] | str] | None = None,
+        categories: Mapping[str, Sequence[Category] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         if queries is not None and margin is not None:

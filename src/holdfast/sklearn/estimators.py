@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -29,11 +29,13 @@ from holdfast.optimize.fit import AUTO, LOOKS
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
 from holdfast.queries.node import identifier, literal_text
 from holdfast.questions.answer import Answer
+from holdfast.schema import Category
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
+Label = Category | np.generic  # one of `classes_`, or as Python writes it
 LEAST_ROWS = 20  # fewest rows for which the information guarantee can plan
 FEW_CLIPPED = 0.05  # of a feature's values: as many as few standard deviations leave out are clipped without a word
 
@@ -127,7 +129,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 ClippedFeatures,
             )
 
-    def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
+    def _own_session(self, X: Array, y: NDArray[Any], targets: int) -> tuple[Session, list[str]]:
         """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy.
 
         Searching for a radius takes a few more.
@@ -175,11 +177,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     # -- predicting ---------------------------------------------------------------------------------------------
 
-    def _linear(self, X: Any) -> Array:
+    def _linear(self, X: ArrayLike) -> Array:
         """Return <weights, features> plus intercept for every weight vector; features are clipped as in learning."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores: Array = np.clip(X, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
+        matrix: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        scores: Array = np.clip(matrix, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
 
@@ -190,16 +192,16 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     holds although the model was fitted to the same rows. After `fit_session`, use `scorer` to ask for it.
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from these rows; all fits of this process to them share one budget."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        matrix, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise InvalidArgument(f"y must have at least 2 classes; got {len(self.classes_)} class.", name="y")
         binary = len(self.classes_) == 2
         asked = 1 if binary else len(self.classes_)
-        session, (*features, column) = self._own_session(X, codes == 1 if binary else codes, asked)
+        session, (*features, column) = self._own_session(matrix, codes == 1 if binary else codes, asked)
         targets = [column] if binary else [f"{identifier(column)} = {code}" for code in range(asked)]
         self._learn_once(session, features, targets, column)
         return self
@@ -222,7 +224,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self.certified_accuracy_ = answer
 
     def fit_session(
-        self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Any] = (False, True)
+        self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Label] = (False, True)
     ) -> Self:
         """Learn from the rows of a session. `classes` are declared, never read from the data.
 
@@ -242,12 +244,12 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self._set_features(features)
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return scores: one per row for two classes, one per row and class otherwise."""
         scores = self._linear(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class with the largest score."""
         check_is_fitted(self)
         scores = self.decision_function(X)
@@ -262,7 +264,7 @@ class LogisticRegression(LinearClassifier):
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
         return Logistic(features, target, l2=self.l2)
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class; with more than two, each class's own probability, normalized."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -272,7 +274,7 @@ class LogisticRegression(LinearClassifier):
         probabilities: Array = each / each.sum(axis=1, keepdims=True)
         return probabilities
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
@@ -303,18 +305,18 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
         return Squared(features, target, target_within=self.target_within, l2=self.l2)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from these rows; all fits of this process to them share one budget."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        matrix, values = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = check.interval("target_within", self.target_within)
-        outside = int(((y < low) | (y > high)).sum())
+        outside = int(((values < low) | (values > high)).sum())
         if outside and not self.clip:
             raise InvalidArgument(
-                f"{outside:,} of {len(y):,} targets lie outside target_within=({low:g}, {high:g}). Declare the range"
-                " you mean, or pass clip=True to fit the model to targets clipped to it.",
+                f"{outside:,} of {len(values):,} targets lie outside target_within=({low:g}, {high:g}). Declare the"
+                " range you mean, or pass clip=True to fit the model to targets clipped to it.",
                 name="target_within",
             )
-        session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
+        session, (*features, column) = self._own_session(matrix, np.asarray(values, dtype=np.float64), 1)
         self._learn_once(session, features, [column], column)
         return self
 
@@ -328,7 +330,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         super()._learn(session, features, targets)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return predictions, clipped to the target's bounds."""
         return np.clip(self._linear(X)[:, 0], *self.target_within)
 

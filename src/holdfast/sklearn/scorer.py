@@ -24,11 +24,11 @@ that climbed highest; `answers` has the intervals.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from holdfast import check
@@ -41,11 +41,31 @@ from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.mean import GroupsAnswer
 from holdfast.questions.submit import SubmitAnswer, metric_of
 from holdfast.session.session import Session
+from holdfast.sklearn.estimators import Label
 
 Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
 SHARES = ("accuracy", "precision", "recall", "f1", "roc_auc")
 METRICS = (*SHARES, "brier", "log_loss", "absolute_error", "squared_error")
+
+
+class Predictor(Protocol):
+    """What is scored: a fitted model, of scikit-learn or one that predicts like those, whatever it takes as inputs."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a prediction for each row."""
+
+
+class Classifier(Predictor, Protocol):
+    """What metrics of probabilities and of ranks need in addition."""
+
+    classes_: NDArray[Any]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each of `classes_`, for each row."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores; needed only in place of probabilities."""
 
 
 @dataclass
@@ -57,10 +77,10 @@ class Scorer:
     features: tuple[str, ...]
     target: str
     most: float  # losses and errors are clipped to [0, most]
-    positive: Any = True  # which label counts as 1; accuracy and errors need none
+    positive: Label = True  # which label counts as 1; accuracy and errors need none
     answers: list[Answer | CheckAnswer] = field(default_factory=list)
 
-    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
+    def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """Ask the session how good the estimator is on the population; X and y are for sessions that check guesses."""
         if only_checks(self.session):
             return self._checked(estimator, X, y)
@@ -75,13 +95,14 @@ class Scorer:
         self.answers.append(answer)
         return answer.value if self.metric in SHARES else -answer.value
 
-    def _checked(self, estimator: Any, X: Any, y: Any) -> float:
+    def _checked(self, estimator: Predictor, X: ArrayLike | None, y: ArrayLike | None) -> float:
         """Check the estimator's score on these rows; the margin covers their sampling error and the held rows'."""
         if X is None or y is None:
             raise InvalidArgument("X and y must be given: the estimator's score on them is checked.", name="X")
-        columns = {name: np.asarray(X)[:, place] for place, name in enumerate(self.features)}
-        if hasattr(X, "columns"):
-            columns = {name: np.asarray(X[name]) for name in self.features}
+        given: Any = X  # an array, or a frame of any library
+        columns = {name: np.asarray(given)[:, place] for place, name in enumerate(self.features)}
+        if hasattr(given, "columns"):
+            columns = {name: np.asarray(given[name]) for name in self.features}
         score = self._complete(_ROW_SCORES[self.metric](self, estimator))
         labels = np.asarray(y)
         target = pl.Series(labels.tolist() if labels.dtype.kind == "O" else labels)  # objects: texts or missing values
@@ -108,7 +129,7 @@ class Scorer:
             return score
         return lambda rows: np.clip(np.nan_to_num(score(rows), nan=self.most), 0.0, self.most)
 
-    def _in_group(self, estimator: Any) -> Answer:
+    def _in_group(self, estimator: Predictor) -> Answer:
         """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), increasing in such a share J."""
 
         def both(rows: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -121,7 +142,7 @@ class Scorer:
             return found
         return replace(found, value=_f1(found.value), low=_f1(found.low), high=_f1(found.high))
 
-    def _area(self, estimator: Any) -> Answer:
+    def _area(self, estimator: Predictor) -> Answer:
         """Rank by the probability of the positive label or, without one, by the decision mapped to [0, 1]."""
         within, known = (0.0, 1.0), self._known
         if hasattr(estimator, "predict_proba"):
@@ -129,8 +150,9 @@ class Scorer:
             return self.session.auc(chance, self._positive, within=within, where=known)
 
         def squeezed(rows: pl.DataFrame) -> Array:
-            decisions = np.asarray(estimator.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
-            return np.asarray(expit(decisions if self.positive == estimator.classes_[-1] else -decisions))
+            ranking = cast(Classifier, estimator)
+            decisions: Array = np.asarray(ranking.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
+            return np.asarray(expit(decisions if self.positive == ranking.classes_[-1] else -decisions))
 
         return self.session.auc(squeezed, self._positive, within=within, where=known)
 
@@ -141,14 +163,14 @@ class Scorer:
     def _known(self, rows: pl.DataFrame) -> pl.Series:
         return rows.get_column(self.target).is_not_null()
 
-    def predicted(self, estimator: Any, rows: pl.DataFrame) -> NDArray[np.bool_]:
+    def predicted(self, estimator: Predictor, rows: pl.DataFrame) -> NDArray[np.bool_]:
         """Return whether the estimator predicts the positive label."""
         return np.asarray(np.asarray(estimator.predict(self.inputs(estimator, rows))) == self.positive)
 
-    def inputs(self, estimator: Any, rows: pl.DataFrame) -> Any:
+    def inputs(self, estimator: Predictor, rows: pl.DataFrame) -> Array | pl.DataFrame:
         """Return the estimator's inputs: finite numbers, with names if it was fitted with names."""
         columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
-        matrix = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
+        matrix: Array = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
         np.clip(matrix, -LARGEST, LARGEST, out=matrix)  # trees refuse larger values, and retries are slow
         if not hasattr(estimator, "feature_names_in_"):
             return matrix
@@ -164,10 +186,11 @@ class Scorer:
         numbers: Array = self._positive(rows).cast(pl.Float64).to_numpy()
         return numbers
 
-    def probability(self, estimator: Any, rows: pl.DataFrame) -> Array:
+    def probability(self, estimator: Predictor, rows: pl.DataFrame) -> Array:
         """Return the estimator's probability of the positive label."""
-        column = list(estimator.classes_).index(self.positive)
-        chances: Array = estimator.predict_proba(self.inputs(estimator, rows))[:, column]
+        classifier = cast(Classifier, estimator)
+        column = list(classifier.classes_).index(self.positive)
+        chances: Array = classifier.predict_proba(self.inputs(estimator, rows))[:, column]
         return chances
 
 
@@ -179,7 +202,7 @@ def only_checks(session: Session) -> bool:
     return session.plan.standing.only_kind is not None
 
 
-def _accuracy(score: Scorer, estimator: Any) -> RowScore:
+def _accuracy(score: Scorer, estimator: Predictor) -> RowScore:
     def right(rows: pl.DataFrame) -> Any:
         predicted = pl.Series(np.asarray(estimator.predict(score.inputs(estimator, rows))))
         return (rows.get_column(score.target) == predicted).fill_null(False)
@@ -187,11 +210,11 @@ def _accuracy(score: Scorer, estimator: Any) -> RowScore:
     return right
 
 
-def _brier(score: Scorer, estimator: Any) -> RowScore:
+def _brier(score: Scorer, estimator: Predictor) -> RowScore:
     return lambda rows: (score.probability(estimator, rows) - score.positives(rows)) ** 2
 
 
-def _log_loss(score: Scorer, estimator: Any) -> RowScore:
+def _log_loss(score: Scorer, estimator: Predictor) -> RowScore:
     def loss(rows: pl.DataFrame) -> Any:
         chance, yes = score.probability(estimator, rows), score.positives(rows)
         given = np.where(yes == 1, chance, 1 - chance) + 0 * yes  # NaN if the label is missing
@@ -200,11 +223,11 @@ def _log_loss(score: Scorer, estimator: Any) -> RowScore:
     return loss
 
 
-def _absolute_error(score: Scorer, estimator: Any) -> RowScore:
+def _absolute_error(score: Scorer, estimator: Predictor) -> RowScore:
     return lambda rows: np.abs(estimator.predict(score.inputs(estimator, rows)) - score.targets(rows))
 
 
-def _squared_error(score: Scorer, estimator: Any) -> RowScore:
+def _squared_error(score: Scorer, estimator: Predictor) -> RowScore:
     return lambda rows: (estimator.predict(score.inputs(estimator, rows)) - score.targets(rows)) ** 2
 
 
@@ -218,7 +241,7 @@ _GROUPS: dict[str, tuple[Both, Both]] = {  # which share, among which rows
     "recall": (lambda real, predicted: predicted, lambda real, predicted: real),
     "f1": (lambda real, predicted: real & predicted, lambda real, predicted: real | predicted),
 }
-_ROW_SCORES: dict[str, Callable[[Scorer, Any], RowScore]] = {
+_ROW_SCORES: dict[str, Callable[[Scorer, Predictor], RowScore]] = {
     "accuracy": _accuracy,
     "brier": _brier,
     "log_loss": _log_loss,
@@ -234,7 +257,7 @@ def scorer(
     features: Sequence[str],
     target: str,
     most: float | None = None,
-    positive: Any = True,
+    positive: Label = True,
 ) -> Scorer:
     """Return a scorer for scikit-learn that asks the session, one answer per score; precision, recall and F1 take two.
 
@@ -271,7 +294,7 @@ def scorer(
 
 
 def confusion(
-    session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True
+    session: Session, estimator: Predictor, *, features: Sequence[str], target: str, positive: Label = True
 ) -> ConfusionAnswer:
     """Return the four cells of a classifier on the population, and precision, recall and F1, for 5 answers.
 
@@ -290,7 +313,13 @@ def confusion(
 
 
 def calibration(
-    session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True, bins: int = 5
+    session: Session,
+    estimator: Predictor,
+    *,
+    features: Sequence[str],
+    target: str,
+    positive: Label = True,
+    bins: int = 5,
 ) -> GroupsAnswer:
     """Return how often the label is positive, by the estimator's probability, in `bins` equal parts of [0, 1].
 
@@ -320,13 +349,13 @@ class BoardScorer:
     """A callable for `scoring=`; greater is better, as scikit-learn expects."""
 
     board: Board
-    cases: Any
-    ids: Sequence[Any]
-    positive: Any = True  # which label counts as true, where probabilities are scored
+    cases: ArrayLike
+    ids: ArrayLike
+    positive: Label = True  # which label counts as true, where probabilities are scored
     by: str | None = None
     answers: list[SubmitAnswer] = field(default_factory=list)
 
-    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
+    def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """Submit what the estimator predicts; X and y are ignored.
 
         Returns the worse end of the cell that the board reveals (negated if less is better); if it reveals no cell, the
@@ -337,11 +366,12 @@ class BoardScorer:
         low, high = answer.cell if answer.improved else answer.bounds
         return low if answer.higher else -high
 
-    def _predictions(self, estimator: Any) -> dict[str, Any]:
+    def _predictions(self, estimator: Predictor) -> dict[str, Any]:
         metric = metric_of(self.board.ladder)
         if not metric.rule.probability:
             return {"prediction": np.asarray(estimator.predict(self.cases))}
-        known, chances = list(estimator.classes_), np.asarray(estimator.predict_proba(self.cases))
+        classifier = cast(Classifier, estimator)
+        known, chances = list(classifier.classes_), np.asarray(classifier.predict_proba(self.cases))
         if metric.classes:  # a class the model has never seen has probability 0
             unseen = np.zeros(len(chances))
             return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
@@ -349,7 +379,7 @@ class BoardScorer:
 
 
 def board_scorer(
-    board: Board, cases: Any, ids: Sequence[Any], *, positive: Any = True, by: str | None = None
+    board: Board, cases: ArrayLike, ids: ArrayLike, *, positive: Label = True, by: str | None = None
 ) -> BoardScorer:
     """Return a scorer for scikit-learn that submits to a board.
 
