@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
+from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, refuse_noise
 from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip

@@ -20,10 +20,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotCovered
+from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
@@ -66,46 +67,6 @@ class Planning:
     reads_all_rows: bool = False
     goes_on: bool = False
     takes_unlike_rows: bool = False
-
-
-class ExcessBound(Protocol):
-    """A bound on the population's excess loss that holds with all intervals; None: no such promise."""
-
-    def __call__(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """Return the bound.
-
-        Parameters
-        ----------
-        on_rows
-            A bound on the excess loss on the rows.
-        R
-            The most by which a row's loss can differ between two points.
-        lipschitz, curvature
-            A bound on the gradient of a row's loss, and its strong convexity.
-        """
-
-
-@dataclass(frozen=True)
-class Fits:
-    """What a guarantee promises about fits of models; by default nothing.
-
-    Parameters
-    ----------
-    mechanisms
-        Those that a fit may use.
-    level
-        The failure probability that a statement other than an interval may use; None: no such statements.
-    excess
-        Returns a bound on the excess loss.
-    expected_step
-        Returns how much more excess loss the population may show, in expectation, if a row's loss can differ by at most
-        R between two points; None: no such promise.
-    """
-
-    mechanisms: tuple[str, ...] = ()
-    level: float | None = None
-    excess: ExcessBound = lambda on_rows, *, R, lipschitz, curvature: None
-    expected_step: Callable[[float], float | None] = lambda R: None
 
 
 class Guarantee(ABC):

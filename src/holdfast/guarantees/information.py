@@ -14,7 +14,8 @@ import numpy as np
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
+from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import descent, privacy, special, theorem
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (

@@ -15,7 +15,7 @@ from pydantic.json_schema import models_json_schema
 
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.optimize.features import Bounds
-from holdfast.optimize.losses import BUILT_IN
+from holdfast.optimize.formulas import BUILT_IN
 from holdfast.queries.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.answer import Record
