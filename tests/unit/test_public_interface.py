@@ -9,6 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,8 +42,8 @@ def is_protocol(cls: type) -> bool:
 
 
 def members(cls: type) -> Iterator[tuple[str, Callable[..., object]]]:
-    """The public callables that a class itself offers, properties as their getters."""
-    for owner in cls.__mro__:
+    """The public callables that a class offers, properties as their getters; what overrides another comes last."""
+    for owner in reversed(cls.__mro__):
         if not owner.__module__.startswith("holdfast"):
             continue
         for name, value in vars(owner).items():
@@ -61,7 +62,8 @@ def members(cls: type) -> Iterator[tuple[str, Callable[..., object]]]:
 def public_callables() -> dict[str, Callable[..., object]]:
     found = {name: value for name, value in PUBLIC.items() if inspect.isfunction(value)}
     for name, cls in CLASSES.items():
-        if "__init__" in vars(cls) and cls.__init__.__module__.startswith("holdfast") and not is_protocol(cls):
+        own = "__init__" in vars(cls) or not issubclass(cls, BaseException)
+        if own and inspect.isfunction(cls.__init__) and not is_protocol(cls):
             found[name] = cls.__init__
         found |= {f"{name}.{method}": value for method, value in members(cls)}
     return found
@@ -113,22 +115,45 @@ def test_any_is_found_inside_types(hint, found):
     assert holds_any(hint) is found
 
 
-def described(name: str) -> str:
-    """What `help` says of a callable: its description, or for a constructor that of its class."""
-    found = CLASSES[name] if name in CLASSES else CALLABLES[name]
-    return inspect.cleandoc(found.__doc__ or "")
+def descriptions(name: str) -> list[str]:
+    """What `help` says of a callable, or of the class of a constructor; and of what a method overrides, if anything."""
+    if name in CLASSES:
+        return [inspect.cleandoc(CLASSES[name].__doc__ or "")]
+    found, (owner, _, attribute) = [CALLABLES[name]], name.rpartition(".")
+    for base in CLASSES[owner].__mro__[1:] if owner in CLASSES else ():
+        found += [value for key, value in members(base) if key == attribute]
+    return [inspect.cleandoc(each.__doc__) for each in found if each.__doc__]
 
 
 def undescribed(name: str) -> list[str]:
-    text, parameters = described(name), parameters_of(name)
-    if not text or (len(parameters) > 2 and "Parameters\n----------\n" not in text):
-        return ["no description, or none of its parameters in a section of their own"]
-    return [each for each in parameters if not re.search(rf"\b{each}\b", text)]
+    text, parameters = "\n\n".join(descriptions(name)), parameters_of(name)
+    section = text.partition("Parameters\n----------\n")[2].partition("\n-------")[0]
+    named = {each for line in section.splitlines() if not line.startswith(" ") for each in re.split(r",\s*", line)}
+    lacking = [each for each in parameters if each not in {one.strip("*") for one in named}]
+    return lacking if text else ["a description"]
 
 
 def test_every_parameter_is_described():
-    names = [name for name in sorted(CALLABLES) if not name.startswith(("losses.", "sklearn."))]
-    assert {name: found for name in names if (found := undescribed(name))} == {}
+    assert {name: found for name in sorted(CALLABLES) if (found := undescribed(name))} == {}
+
+
+def is_property(name: str) -> bool:
+    owner, _, attribute = name.rpartition(".")
+    found = [vars(base).get(attribute) for base in CLASSES[owner].__mro__] if owner in CLASSES else []
+    return any(isinstance(each, property | cached_property) for each in found)
+
+
+def is_result_described(name: str) -> bool:
+    """Whether a description says it in its first line, or in a section of its own; properties are what they are."""
+    result = typing.get_type_hints(CALLABLES[name], localns=LOADED_LATER).get("return")
+    if name in CLASSES or is_property(name) or result is type(None):
+        return True
+    texts = descriptions(name)
+    return any(text.startswith(("Return ", "Yield ")) or "Returns\n-------\n" in text for text in texts)
+
+
+def test_every_result_is_described():
+    assert [name for name in sorted(CALLABLES) if not is_result_described(name)] == []
 
 
 def test_a_star_import_replaces_no_builtin():

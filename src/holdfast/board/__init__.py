@@ -254,11 +254,23 @@ class Board:
         return self.session.standings()
 
     def receipt(self, answer: SubmitAnswer | int) -> Receipt:
-        """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
+        """Return the proof that an answer is in the ledger, checkable by a third party against a published head.
+
+        Parameters
+        ----------
+        answer
+            A response, or its number.
+        """
         return self.session.receipt(answer)
 
     def verify(self) -> str:
-        """Check every entry of the ledger and all labels again; return the hash of the newest entry."""
+        """Check every entry of the ledger and all labels again.
+
+        Returns
+        -------
+        str
+            The hash of the newest entry.
+        """
         self.session.verify_data()
         if self.confusion_session is not None:
             self.confusion_session.verify_data()

@@ -229,9 +229,19 @@ class Plan:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
-        """Rebuild a plan from what `to_dict` wrote (`recorded`); unknown terms are refused.
+        """Rebuild a plan.
 
-        `location` says where it was found, for messages.
+        Parameters
+        ----------
+        recorded
+            What `to_dict` wrote; unknown terms are refused.
+        location
+            Where it was found, for messages.
+
+        Returns
+        -------
+        Plan
+            The plan, without alternatives.
         """
         unit = recorded.get("unit")
         return cls(read(recorded, location=location), unit=None if unit is None else str(unit))

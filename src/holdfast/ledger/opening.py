@@ -47,6 +47,11 @@ def open_ledger(
         It has a separate budget, for tests, and no witnesses.
     witnesses
         Witnesses, other than this process, that remember the newest entry of the ledger.
+
+    Returns
+    -------
+    Ledger
+        The ledger; close it, or use it in a `with` statement.
     """
     store = store_at(location, dataset)
     if isinstance(store, MemoryStore) and not reproducible:

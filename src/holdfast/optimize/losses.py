@@ -53,19 +53,46 @@ class Loss(Protocol):
     value_range: Interval
 
     def values(self, rows: pl.DataFrame, point: Vector) -> ArrayLike:
-        """Return one loss per row."""
+        """Return one loss per row.
+
+        Parameters
+        ----------
+        rows
+            A batch of rows, with the `columns`.
+        point
+            Where the loss is computed.
+        """
 
     def gradients(self, rows: pl.DataFrame, point: Vector) -> ArrayLike:
-        """Return one gradient per row: shape (rows, dimension)."""
+        """Return one gradient per row: shape (rows, dimension).
+
+        Parameters
+        ----------
+        rows, point
+            As for `values`.
+        """
 
 
 @dataclass(frozen=True)
 class LinearLoss:
     """What all losses of linear models share.
 
-    `features` maps columns (or row-wise expressions) to bounds, or lists them with the same bounds `within`. `target`
-    is a column or an expression; a number needs bounds, `target_within`. `l2` adds l2/2 times the squared norm of the
-    point, intercept included.
+    Parameters
+    ----------
+    features
+        Columns (or row-wise expressions) with bounds, or a list of them with the same bounds `within`.
+    target
+        A column or an expression.
+    within
+        The bounds of all features, if those are a list.
+    target_within
+        The bounds of the target, if it is a number.
+    l2
+        The factor of half the squared norm of the point, intercept included.
+    intercept
+        Whether the model has a constant term.
+    scale
+        How features are scaled from their bounds: "symmetric" (to [-1, 1]) or "unit" (to [0, 1]).
     """
 
     features: Features
@@ -118,7 +145,20 @@ class LinearLoss:
         return f"{type(self).__name__}({', '.join(written)}, intercept={bool(self.intercept)}, scale={self.scale!r})"
 
     def bind(self, schema: Schema, domain: Domain) -> LinearObjective:
-        """Check against the schema and derive every range; reads no rows."""
+        """Check against a schema and derive every range; reads no rows.
+
+        Parameters
+        ----------
+        schema
+            The columns of the data.
+        domain
+            Where the minimum is looked for.
+
+        Returns
+        -------
+        LinearObjective
+            The loss with every range that a guarantee needs.
+        """
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
@@ -126,7 +166,13 @@ class LinearLoss:
         return LinearObjective(self, matrix, self.ranges(domain))
 
     def ranges(self, domain: Domain) -> Ranges:
-        """Return every range on this domain; needs neither schema nor data."""
+        """Return every range on a domain; needs neither schema nor data.
+
+        Parameters
+        ----------
+        domain
+            Where the minimum is looked for.
+        """
         first, last = feature_ranges(self.dimension, self.scale, self.intercept)
         largest = np.maximum(np.abs(first), np.abs(last))
         reach = domain.reach(largest)
@@ -143,21 +189,47 @@ class LinearLoss:
         )
 
     def losses(self, z: Vector, y: Vector) -> Vector:
-        """Return the loss for each prediction z and target y."""
+        """Return the loss for each prediction and target.
+
+        Parameters
+        ----------
+        z
+            Predictions of the linear model.
+        y
+            Targets, stretched to `target_range`.
+        """
         raise NotImplementedError  # every loss defines this and `slopes`
 
     def slopes(self, z: Vector, y: Vector) -> Vector:
-        """Return its derivative in z, a new array."""
+        """Return its derivative in z, a new array.
+
+        Parameters
+        ----------
+        z, y
+            As for `losses`.
+        """
         raise NotImplementedError
 
     def slope_range(self, reach: float) -> Interval:
-        """Return the range of the slope for |z| <= reach: it increases in z and decreases in y."""
+        """Return the range of the slope for |z| <= reach: it increases in z and decreases in y.
+
+        Parameters
+        ----------
+        reach
+            The largest |z| on the domain.
+        """
         low, high = self.target_range
         ends = self.slopes(np.array([-reach, reach]), np.array([high, low]))
         return float(ends[0]), float(ends[1])
 
     def value_range(self, reach: float) -> Interval:
-        """Return the range of the loss for |z| <= reach: convex in z and in y, so largest at a corner."""
+        """Return the range of the loss for |z| <= reach: convex in z and in y, so largest at a corner.
+
+        Parameters
+        ----------
+        reach
+            As for `slope_range`.
+        """
         low, high = self.target_range
         corners = self.losses(np.array([-reach, -reach, reach, reach]), np.array([low, high, low, high]))
         return 0.0, float(corners.max())
@@ -165,7 +237,13 @@ class LinearLoss:
 
 @dataclass(frozen=True)
 class Squared(LinearLoss):
-    """(z - y)^2/2, the target's bounds stretched to [-1, 1]."""
+    """(z - y)^2/2, the target's bounds stretched to [-1, 1].
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    """
 
     def losses(self, z: Vector, y: Vector) -> Vector:
         """Half the squared residual."""
@@ -178,7 +256,13 @@ class Squared(LinearLoss):
 
 @dataclass(frozen=True)
 class Logistic(LinearLoss):
-    """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1]."""
+    """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1].
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    """
 
     classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
@@ -196,7 +280,15 @@ class Logistic(LinearLoss):
 
 @dataclass(frozen=True)
 class Huber(LinearLoss):
-    """Quadratic for residuals below `delta` (in units of the stretched target), linear beyond."""
+    """Quadratic for small residuals, linear beyond.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    delta
+        The residual, in units of the stretched target, beyond which the loss is linear.
+    """
 
     delta: float = 0.5
 
@@ -217,7 +309,15 @@ class Huber(LinearLoss):
 
 @dataclass(frozen=True)
 class SmoothedHinge(LinearLoss):
-    """max(0, 1 - y z), its corner rounded over a width of `smoothing`; yes is y = 1 and no is y = -1."""
+    """max(0, 1 - y z), its corner rounded; yes is y = 1 and no is y = -1.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    smoothing
+        The width over which the corner is rounded.
+    """
 
     classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
@@ -244,7 +344,17 @@ class SmoothedHinge(LinearLoss):
 
 @dataclass(frozen=True)
 class Quantile(LinearLoss):
-    """The pinball loss whose minimizer is a quantile, its corner rounded over residuals up to `smoothing`."""
+    """The pinball loss, whose minimizer is a quantile, its corner rounded.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    q
+        Which quantile: 0.5 is the median.
+    smoothing
+        The residual up to which the corner is rounded.
+    """
 
     q: float = 0.5
     smoothing: float = 0.05
@@ -268,7 +378,15 @@ class Quantile(LinearLoss):
 
 @dataclass(frozen=True)
 class Poisson(LinearLoss):
-    """e^z - y z for counts y in `target_within` (not stretched); linear in z where the rate e^z exceeds `most`."""
+    """e^z - y z for counts y in `target_within` (not stretched); linear in z where the rate e^z is large.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    most
+        The rate e^z beyond which the loss is linear in z.
+    """
 
     predicts_target: ClassVar[bool] = False
     most: float = 10.0

@@ -94,7 +94,18 @@ class Budget:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
-        """Read the `values` that `to_dict` wrote."""
+        """Rebuild a budget.
+
+        Parameters
+        ----------
+        values
+            What `to_dict` wrote.
+
+        Returns
+        -------
+        Budget
+            The same budget.
+        """
         pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
         return cls(**{**values, **pairs})
 

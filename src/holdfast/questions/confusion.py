@@ -30,8 +30,12 @@ SCORES = ("accuracy", "precision", "recall", "specificity", "f1")
 class ConfusionAnswer(AnyAnswer):
     """The four cells of a classifier, as shares of the population, and what follows from them. All hold at once.
 
-    `answers` are the pairs of cell and answer; a fifth, "other", is for rows without a label. `record` says where they
-    come from.
+    Parameters
+    ----------
+    answers
+        The pairs of cell and answer; a fifth, "other", is for rows without a label.
+    record
+        Where the answers come from.
     """
 
     answers: tuple[tuple[str, Answer], ...]

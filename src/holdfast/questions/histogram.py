@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.guarantee import AnswerGuarantee, noise
+from holdfast.guarantees.guarantee import AnswerGuarantee
+from holdfast.guarantees.statistic import noise
 from holdfast.queries.build import build_histogram
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
@@ -33,7 +34,14 @@ MOST_PASSES = 16
 class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     """One answer for each category and one for everything else: a mapping from labels to answers.
 
-    All intervals hold at once. `answers` are the pairs of label and answer, `record` says where they come from.
+    All intervals hold at once.
+
+    Parameters
+    ----------
+    answers
+        The pairs of label and answer.
+    record
+        Where the answers come from.
     """
 
     answers: tuple[tuple[str, Answer], ...]

@@ -78,7 +78,7 @@ class Picture:
         self._note = note
 
     def save(self, path: str | Path, theme: str = "light") -> Path:
-        """Write the picture to a file, and return where it is.
+        """Write the picture to a file.
 
         Parameters
         ----------
@@ -86,6 +86,11 @@ class Picture:
             The file; its suffix sets the format: .png, .svg or .pdf.
         theme
             "light" or "dark".
+
+        Returns
+        -------
+        Path
+            Where it is.
         """
         figure = self.figure(theme)
         figure.savefig(path, dpi=DPI, facecolor=figure.get_facecolor(), metadata={})

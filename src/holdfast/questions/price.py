@@ -148,7 +148,18 @@ class Price:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Price":
-        """Read the `values` that `to_dict` wrote."""
+        """Rebuild a price.
+
+        Parameters
+        ----------
+        values
+            What `to_dict` wrote.
+
+        Returns
+        -------
+        Price
+            The same price.
+        """
         later = None if values["later"] is None else tuple(values["later"])
         widths = tuple((share, margin) for share, margin in values["widths"])
         return cls(**{**values, "later": later, "widths": widths})

@@ -147,7 +147,7 @@ def submit(
     *,
     name: Annotated[str | None, About(ShortText(), "What the submission is called in the standings.")] = None,
 ) -> Question:
-    """Say whether `predictions` for the rows of a board are better than the best so far, with an interval.
+    """Return whether `predictions` for the rows of a board are better than the best so far, with an interval.
 
     Parameters
     ----------

@@ -163,7 +163,13 @@ class Session(Verbs):
         return self.answering.ask(kind, args, options)
 
     def flip(self, query: QueryLike) -> int:
-        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
+        """Return 0 or 1, with expectation near the share of rows for which a condition is true.
+
+        Parameters
+        ----------
+        query
+            A condition on one row.
+        """
         return self.flips(query, 1).bits[0]
 
     def ask(
@@ -207,6 +213,11 @@ class Session(Verbs):
         questions
             Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
             A `Questions` list is registered first, so the history shows which questions were fixed beforehand.
+
+        Returns
+        -------
+        Answers
+            Their answers, in the same order.
         """
         if isinstance(questions, Questions):
             self.price_many(questions)  # a list that cannot be paid for must not be registered
@@ -293,6 +304,11 @@ class Session(Verbs):
         ----------
         query, kind, **options
             As for `ask`.
+
+        Returns
+        -------
+        AnyAnswer
+            An answer of that kind, which means nothing.
         """
         return self.answering.dry_run(kind_named(kind), (query,), options)
 
@@ -329,7 +345,13 @@ class Session(Verbs):
         return self.answering.analyst
 
     def receipt(self, answer: AnyAnswer | int) -> Receipt:
-        """Return a proof that an answer is in the ledger, which a third party can check against a published head."""
+        """Return a proof that an answer is in the ledger, which a third party can check against a published head.
+
+        Parameters
+        ----------
+        answer
+            An answer, or its number.
+        """
         seq = answer.seq if isinstance(answer, AnyAnswer) else answer
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
@@ -351,6 +373,11 @@ class Session(Verbs):
         """Return the same session for another analyst: same data and ledger, but their name on the answers.
 
         This session keeps the ledger; closing the returned one does nothing.
+
+        Parameters
+        ----------
+        analyst
+            The name; None for none.
         """
         check_analyst(analyst)
         other = copy(self)
@@ -392,6 +419,12 @@ class Session(Verbs):
         return Budget.of(self.answering.plan.standing.plan.standing, *self._ledger.last_seen)
 
     def explore(self, data: Table) -> None:
-        """Use these `data`, which anybody may look at, to compute guesses that checks leave out."""
+        """Use other data to compute guesses that checks leave out.
+
+        Parameters
+        ----------
+        data
+            A table that anybody may look at.
+        """
         rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
         self.answering.plan.explore(rows)

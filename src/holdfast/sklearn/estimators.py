@@ -46,26 +46,7 @@ class ClippedFeatures(UserWarning):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """The parameters, and the two ways to learn.
-
-    Parameters
-    ----------
-    bounds
-        The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
-    radius
-        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto" searches for a radius, for the
-        price of six more answers per model.
-    l2
-        The factor of half the squared norm of the scaled weights.
-    iterations, rows_per_coordinate, average
-        What to spend, and which points of the descent are averaged; as for `Session.minimize`.
-    confidence
-        The confidence of the session that `fit` opens.
-    fits
-        How many different fits to the same rows, by any estimators, that session is planned for.
-    random_state
-        Makes the session that `fit` opens reproducible, for tests: each has its own budget.
-    """
+    """The parameters, which `LogisticRegression` describes, and the two ways to learn."""
 
     bounds: Bounds | Mapping[str, Bounds] = (-3.0, 3.0)
     radius: float | str = 5.0
@@ -193,7 +174,20 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from these rows; all fits of this process to them share one budget."""
+        """Learn from these rows; all fits of this process to them share one budget.
+
+        Parameters
+        ----------
+        X
+            The features of each row; values outside `bounds` are clipped.
+        y
+            The label of each row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         matrix, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -226,10 +220,23 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     def fit_session(
         self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Label] = (False, True)
     ) -> Self:
-        """Learn from the rows of a session. `classes` are declared, never read from the data.
+        """Learn from the rows of a session.
 
-        With the default classes, `target` is a yes-or-no column or expression; with others, a column that contains
-        them. Two classes need one fit; more need one fit each.
+        Parameters
+        ----------
+        session
+            What is asked.
+        features
+            Columns of the session.
+        target
+            With the default classes, a yes-or-no column or expression; with others, a column that contains them.
+        classes
+            All labels: declared, never read from the data. Two need one fit; more need one fit each.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         labels = np.array(list(classes))
         if len(labels) < 2 or len(np.unique(labels)) < len(labels):
@@ -245,12 +252,24 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return scores: one per row for two classes, one per row and class otherwise."""
+        """Return scores: one per row for two classes, one per row and class otherwise.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         scores = self._linear(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the class with the largest score."""
+        """Return the class with the largest score.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         check_is_fitted(self)
         scores = self.decision_function(X)
         winners = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -259,13 +278,38 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class LogisticRegression(LinearClassifier):
-    """Logistic regression by descent on coins."""
+    """Logistic regression by descent on coins.
+
+    Parameters
+    ----------
+    bounds
+        The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
+    radius
+        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto" searches for a radius, for the
+        price of six more answers per model.
+    l2
+        The factor of half the squared norm of the scaled weights.
+    iterations, rows_per_coordinate, average
+        What to spend, and which points of the descent are averaged; as for `Session.minimize`.
+    confidence
+        The confidence of the session that `fit` opens.
+    fits
+        How many different fits to the same rows, by any estimators, that session is planned for.
+    random_state
+        Makes the session that `fit` opens reproducible, for tests: each has its own budget.
+    """
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
         return Logistic(features, target, l2=self.l2)
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the probability of each class; with more than two, each class's own probability, normalized."""
+        """Return the probability of each class; with more than two, each class's own probability, normalized.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             yes = expit(scores)
@@ -275,13 +319,27 @@ class LogisticRegression(LinearClassifier):
         return probabilities
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Return the logarithm of `predict_proba`."""
+        """Return the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearSVC(LinearClassifier):
-    """A linear support vector machine; the corner of the hinge is rounded over a width of `smoothing`."""
+    """A linear support vector machine; the corner of the hinge is rounded.
+
+    Parameters
+    ----------
+    bounds, radius, l2, iterations, rows_per_coordinate, average, confidence, fits, random_state
+        As for `LogisticRegression`.
+    smoothing
+        The width over which the corner of the hinge is rounded.
+    """
 
     smoothing: float = 0.5
 
@@ -291,11 +349,16 @@ class LinearSVC(LinearClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Least squares for a target with declared bounds `target_within`; predictions are clipped to them.
+    """Least squares for a target with a declared range.
 
-    `fit`, which gets the targets, refuses values outside the bounds unless `clip` is true; then they count as the
-    nearer bound. `fit_session` does not check, which would read data: it always clips, like every question of a
-    session.
+    Parameters
+    ----------
+    bounds, radius, l2, iterations, rows_per_coordinate, average, confidence, fits, random_state
+        As for `LogisticRegression`.
+    target_within
+        The range of the target; predictions are clipped to it.
+    clip
+        Whether `fit` clips targets to that range, instead of refusing those outside.
     """
 
     target_within: Bounds = (-3.0, 3.0)
@@ -306,7 +369,20 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         return Squared(features, target, target_within=self.target_within, l2=self.l2)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from these rows; all fits of this process to them share one budget."""
+        """Learn from these rows; all fits of this process to them share one budget.
+
+        Parameters
+        ----------
+        X
+            The features of each row; values outside `bounds` are clipped.
+        y
+            The target of each row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         matrix, values = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = check.interval("target_within", self.target_within)
         outside = int(((values < low) | (values > high)).sum())
@@ -321,7 +397,22 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self
 
     def fit_session(self, session: Session, features: Sequence[str], target: str) -> Self:
-        """Learn from the rows of a session; `target` is a column or an expression."""
+        """Learn from the rows of a session.
+
+        Parameters
+        ----------
+        session
+            What is asked.
+        features
+            Columns of the session.
+        target
+            A column or an expression. Values outside `target_within` are clipped: to refuse them would read data.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         self._learn(session, list(features), [target])
         self._set_features(features)
         return self
@@ -331,13 +422,29 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
 
     def predict(self, X: ArrayLike) -> Array:
-        """Return predictions, clipped to the target's bounds."""
+        """Return predictions, clipped to the target's range.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         return np.clip(self._linear(X)[:, 0], *self.target_within)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HuberRegressor(LinearRegression):
-    """The same with Huber's loss: quadratic up to `delta` times half the target's range, linear beyond."""
+    """The same with Huber's loss: quadratic for small residuals, linear beyond.
+
+    Parameters
+    ----------
+    bounds, radius, l2, iterations, rows_per_coordinate, average, confidence, fits, random_state
+        As for `LogisticRegression`.
+    target_within, clip
+        As for `LinearRegression`.
+    delta
+        The residual, as a part of half the target's range, beyond which the loss is linear.
+    """
 
     delta: float = 0.25
 

@@ -12,13 +12,6 @@ beyond. A search whose guesses hold costs next to nothing, however long it is.
 `confusion` and `calibration` show how a classifier errs: one histogram counts the rows in each cell (actual and
 predicted label), for the price of one answer per cell. Precision, recall and F1 are ratios of these shares; their
 ranges over all values that the four intervals allow hold together with all other answers of the session.
-
-On a board, every score is a submission; the board reveals it only if it is better than all before:
-
-    search = GridSearchCV(model, grid, scoring=board_scorer(board, cases, ids), cv=ShuffleSplit(1))
-
-The model predicts the board's cases, which are public, and its predictions are submitted. The search selects the model
-that climbed highest; `answers` has the intervals.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,14 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from holdfast import check
-from holdfast.board import Board
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.statistic import TOO_HIGH, TOO_LOW
 from holdfast.questions.answer import Answer
 from holdfast.questions.check import ERRORS, CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.mean import GroupsAnswer
-from holdfast.questions.submit import SubmitAnswer, metric_of
 from holdfast.session.session import Session
 from holdfast.sklearn.estimators import Label
 
@@ -70,7 +61,15 @@ class Classifier(Predictor, Protocol):
 
 @dataclass
 class Scorer:
-    """A callable for `scoring=`. Errors and losses are negated, since for scikit-learn greater is better."""
+    """A callable for `scoring=`. Errors and losses are negated, since for scikit-learn greater is better.
+
+    Parameters
+    ----------
+    session, metric, features, target, most, positive
+        As for `scorer`.
+    answers
+        All scores so far, with their intervals.
+    """
 
     session: Session
     metric: str
@@ -164,11 +163,27 @@ class Scorer:
         return rows.get_column(self.target).is_not_null()
 
     def predicted(self, estimator: Predictor, rows: pl.DataFrame) -> NDArray[np.bool_]:
-        """Return whether the estimator predicts the positive label."""
+        """Return whether the estimator predicts the positive label.
+
+        Parameters
+        ----------
+        estimator
+            A fitted model.
+        rows
+            Rows with the columns of the session.
+        """
         return np.asarray(np.asarray(estimator.predict(self.inputs(estimator, rows))) == self.positive)
 
     def inputs(self, estimator: Predictor, rows: pl.DataFrame) -> Array | pl.DataFrame:
-        """Return the estimator's inputs: finite numbers, with names if it was fitted with names."""
+        """Return the estimator's inputs: finite numbers, with names if it was fitted with names.
+
+        Parameters
+        ----------
+        estimator
+            A fitted model.
+        rows
+            Rows with the columns of the session.
+        """
         columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
         matrix: Array = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
         np.clip(matrix, -LARGEST, LARGEST, out=matrix)  # trees refuse larger values, and retries are slow
@@ -177,17 +192,37 @@ class Scorer:
         return pl.DataFrame(matrix, schema=list(self.features))
 
     def targets(self, rows: pl.DataFrame) -> Array:
-        """Return the target of rows as numbers; NaN where it is missing."""
+        """Return the target of rows as numbers; NaN where it is missing.
+
+        Parameters
+        ----------
+        rows
+            Rows with the columns of the session.
+        """
         numbers: Array = rows.get_column(self.target).cast(pl.Float64, strict=False).to_numpy()
         return numbers
 
     def positives(self, rows: pl.DataFrame) -> Array:
-        """Return 1 where the target is the positive label, 0 where it is another; NaN where it is missing."""
+        """Return 1 where the target is the positive label, 0 where it is another; NaN where it is missing.
+
+        Parameters
+        ----------
+        rows
+            Rows with the columns of the session.
+        """
         numbers: Array = self._positive(rows).cast(pl.Float64).to_numpy()
         return numbers
 
     def probability(self, estimator: Predictor, rows: pl.DataFrame) -> Array:
-        """Return the estimator's probability of the positive label."""
+        """Return the estimator's probability of the positive label.
+
+        Parameters
+        ----------
+        estimator
+            A fitted model.
+        rows
+            Rows with the columns of the session.
+        """
         classifier = cast(Classifier, estimator)
         column = list(classifier.classes_).index(self.positive)
         chances: Array = classifier.predict_proba(self.inputs(estimator, rows))[:, column]
@@ -269,7 +304,27 @@ def scorer(
 
     ROC AUC takes 17: it is computed from the shares of positives and of negatives in eight steps of the probability.
 
-    `most` clips log-loss (by default at 5) and errors (where it is required); Brier scores are at most 1 anyway.
+    Parameters
+    ----------
+    session
+        What is asked.
+    metric
+        "accuracy", "precision", "recall", "f1", "roc_auc", "brier", "log_loss", "absolute_error" or
+        "squared_error".
+    features
+        The columns that the model was fitted to.
+    target
+        The column of labels or numbers that it predicts.
+    most
+        What log loss (by default at 5) and errors (where it is required) are clipped to; Brier scores are at most 1
+        anyway.
+    positive
+        Which label counts as 1; accuracy and errors need none.
+
+    Returns
+    -------
+    Scorer
+        A callable for `scoring=`.
     """
     check.one_of("metric", metric, METRICS)
     if only_checks(session) and metric not in _ROW_SCORES:
@@ -298,7 +353,21 @@ def confusion(
 ) -> ConfusionAnswer:
     """Return the four cells of a classifier on the population, and precision, recall and F1, for 5 answers.
 
-    `positive` is the label that counts as positive; rows without a label are in no cell.
+    Parameters
+    ----------
+    session
+        What is asked.
+    estimator
+        A fitted classifier.
+    features, target
+        As for `scorer`.
+    positive
+        The label that counts as positive.
+
+    Returns
+    -------
+    ConfusionAnswer
+        The four cells; rows without a label are in none.
     """
     judge = scorer(session, "accuracy", features=features, target=target, positive=positive)
 
@@ -321,10 +390,27 @@ def calibration(
     positive: Label = True,
     bins: int = 5,
 ) -> GroupsAnswer:
-    """Return how often the label is positive, by the estimator's probability, in `bins` equal parts of [0, 1].
+    """Return how often the label is positive, by the estimator's probability, in bins of [0, 1].
 
     One question covers all bins, at two answers per bin; the model is calibrated in a bin if the interval meets it.
-    Bins with too few rows say so. Each group is named by the middle of its bin.
+
+    Parameters
+    ----------
+    session
+        What is asked.
+    estimator
+        A fitted classifier.
+    features, target
+        As for `scorer`.
+    positive
+        The label that counts as positive.
+    bins
+        How many bins of equal width.
+
+    Returns
+    -------
+    GroupsAnswer
+        An answer for each bin, named by its middle. Bins with too few rows say so.
     """
     check.whole(2, bins=bins)
     check.at_most("the most bins", 50, bins=bins)
@@ -339,53 +425,3 @@ def calibration(
         return np.asarray(middles)[np.minimum((chance * bins).astype(np.int64), bins - 1)]
 
     return session.mean(positive_label, by=predicted, groups=middles)
-
-
-# -- on a board -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class BoardScorer:
-    """A callable for `scoring=`; greater is better, as scikit-learn expects."""
-
-    board: Board
-    cases: ArrayLike
-    ids: ArrayLike
-    positive: Label = True  # which label counts as true, where probabilities are scored
-    by: str | None = None
-    answers: list[SubmitAnswer] = field(default_factory=list)
-
-    def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
-        """Submit what the estimator predicts; X and y are ignored.
-
-        Returns the worse end of the cell that the board reveals (negated if less is better); if it reveals no cell, the
-        worst value of the metric, since nothing else is known about a submission that was no better.
-        """
-        answer = self.board.submit({"id": np.asarray(self.ids), **self._predictions(estimator)}, by=self.by)
-        self.answers.append(answer)
-        low, high = answer.cell if answer.improved else answer.bounds
-        return low if answer.higher else -high
-
-    def _predictions(self, estimator: Predictor) -> dict[str, Any]:
-        metric = metric_of(self.board.ladder)
-        if not metric.rule.probability:
-            return {"prediction": np.asarray(estimator.predict(self.cases))}
-        classifier = cast(Classifier, estimator)
-        known, chances = list(classifier.classes_), np.asarray(classifier.predict_proba(self.cases))
-        if metric.classes:  # a class the model has never seen has probability 0
-            unseen = np.zeros(len(chances))
-            return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
-        return {"prediction": chances[:, known.index(self.positive)]}
-
-
-def board_scorer(
-    board: Board, cases: ArrayLike, ids: ArrayLike, *, positive: Label = True, by: str | None = None
-) -> BoardScorer:
-    """Return a scorer for scikit-learn that submits to a board.
-
-    `cases` are the public features of the board's rows, and `ids` their ids, in the same order; `positive` is the label
-    whose probability log loss and Brier scores use; `by` names who submits.
-    """
-    if board.ladder.terms.target is None:
-        raise InvalidArgument("board must have labels: a model's predictions are compared with them.", name="board")
-    return BoardScorer(board, cases, ids, positive, by)
