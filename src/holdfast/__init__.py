@@ -27,8 +27,10 @@ def __getattr__(name: str) -> object:
         value: object = _import_module("importlib.metadata").version("holdfast")
     elif name in _HOMES:
         module, original = _HOMES[name]
-        home = _import_module(module)
-        value = getattr(home, original) if hasattr(home, original) else _import_module(f"{module}.{original}")
+        if module == __name__:  # a module of its own
+            value = _import_module(f"{module}.{original}")
+        else:
+            value = getattr(_import_module(module), original)
     else:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     globals()[name] = value

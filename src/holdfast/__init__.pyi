@@ -1,3 +1,4 @@
+from holdfast import losses as losses
 from holdfast.board import Board as Board
 from holdfast.errors import BudgetExhausted as BudgetExhausted
 from holdfast.errors import EvaluationFailed as EvaluationFailed
@@ -32,7 +33,6 @@ from holdfast.ledger.backup import backup as backup
 from holdfast.ledger.backup import restore as restore
 from holdfast.mechanisms import MECHANISMS as MECHANISMS
 from holdfast.mechanisms import Mechanism as Mechanism
-from holdfast.optimize import losses as losses
 from holdfast.questions import KINDS as KINDS
 from holdfast.questions.answer import Answer as Answer
 from holdfast.questions.answer import AnyAnswer as AnyAnswer

@@ -40,7 +40,15 @@ def error_json(message: str, *, kind: str, status: int, details: Mapping[str, ob
 
 
 class HoldfastError(Exception):
-    """Base of every error this package raises on purpose: a `message` for people, `fields` for programs."""
+    """Base of every error this package raises on purpose.
+
+    Parameters
+    ----------
+    message
+        What happened and what to do, for people.
+    **fields
+        The same facts for programs, such as `name` or `cost`.
+    """
 
     kind: ClassVar[str] = "error"
     status: ClassVar[int] = 500

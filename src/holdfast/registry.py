@@ -29,7 +29,7 @@ class Registry(dict[str, Thing]):
         self._lock = RLock()
 
     def __repr__(self) -> str:
-        return f"{self._group}: {', '.join(self.names())}"
+        return f"{self._group}: {', '.join(dict.fromkeys((*self._own, *self)))}"  # as far as known: imports nothing
 
     def register(self, name: str, thing: Thing) -> Thing:
         """Add a `thing` under its `name`; a second one of the same name replaces the first."""

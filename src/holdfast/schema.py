@@ -16,6 +16,7 @@ from typing import Any
 from holdfast import notebook
 from holdfast.errors import UnknownName
 
+Category = bool | int | float | str | date  # a value of a column, such as a group or a bin of a histogram
 MOST_SHOWN = 20  # names of columns in a refusal
 SHOWN = ("column", "type", "missing values", "declared")
 MOST_LISTED = 20  # categories of a column in its description
@@ -59,7 +60,7 @@ class Column:
     type: Type
     nullable: bool
     bounds: tuple[float, float] | None = None
-    categories: tuple[Any, ...] | None = None
+    categories: tuple[Category, ...] | None = None
     label: str | None = None
     published: bool = False
 
@@ -136,13 +137,25 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def units_of(self, count: int) -> str:
-        """Write a `count` of what is drawn: rows, or units with the column that names them."""
+        """Return a number of what is drawn in words: rows, or units with the column that names them.
+
+        Parameters
+        ----------
+        count
+            How many are drawn.
+        """
         noun = "row" if self.unit is None else "unit"
         named = "" if self.unit is None else f" ({self.unit})"
         return f"{count:,} {noun}{'' if count == 1 else 's'}{named}"
 
     def declared(self, complete: Collection[str]) -> "Schema":
-        """Return the schema with these columns declared `complete` (no missing values); an unknown name is refused."""
+        """Return the schema with some columns declared complete.
+
+        Parameters
+        ----------
+        complete
+            Columns without missing values; an unknown name is refused.
+        """
         named = {self[name].name for name in complete}
         return replace(
             self, columns=tuple(replace(each, nullable=each.nullable and each.name not in named) for each in self)
@@ -164,7 +177,15 @@ class Schema:
         return column
 
     def unknown(self, name: str, otherwise: str = "") -> UnknownName:
-        """Word the refusal of a `name`, with the column that may be meant, or `otherwise` with what else it can be."""
+        """Return the refusal of an unknown name, with the column that may be meant.
+
+        Parameters
+        ----------
+        name
+            A name that is no column.
+        otherwise
+            What else it can be, if no column is meant.
+        """
         if name == self.unit:
             return UnknownName(
                 f"Column {name!r} of {self.dataset} names the units, so it cannot be asked about. Ask about what their"

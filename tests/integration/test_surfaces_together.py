@@ -104,7 +104,7 @@ def test_a_select_is_refused_in_the_same_words(server: Running, session: hf.Sess
     assert told["error"].startswith(words)
 
 
-def test_a_select_that_is_too_dear_is_refused_as_a_whole(server: Running, session: hf.Session) -> None:
+def test_a_select_that_is_too_expensive_is_refused_as_a_whole(server: Running, session: hf.Session) -> None:
     before = session.ledger.spent
     with server.client(server.token("poor", quota=3)) as plain:
         response = plain.post(f"{API}/sql", json={"sql": "SELECT AVG(distance > 9) FROM flights GROUP BY carrier"})

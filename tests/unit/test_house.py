@@ -40,6 +40,7 @@ ROOMS = (
     "rows",
     "mechanisms",
     "optimize",
+    "losses",
     "questions",
     "session",
     "board",
@@ -210,10 +211,11 @@ def test_a_comparison_by_name_is_found(source):
 
 
 LITERARY = {"told", "said", "saw", "wanted", "wish", "climbed", "settle", "settled", "scribe", "desk", "keeper"}
+LITERARY |= {"dear", "dearer", "dearest"}
 
 
 def names_given(source):
-    """Return what a module calls things: functions, classes, arguments, variables."""
+    """Return what a module calls things: functions, classes, arguments, variables, attributes."""
     for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -221,10 +223,16 @@ def names_given(source):
             yield node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def words_in(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
 def literary(source: str) -> list[str]:
-    return [name for name in names_given(source) if name.lower().strip("_") in LITERARY]
+    return [name for name in names_given(source) if words_in(name) & LITERARY]
 
 
 def test_things_have_plain_names():
@@ -232,8 +240,9 @@ def test_things_have_plain_names():
 
 
 def test_a_literary_name_is_found():
-    source = "class Desk:\n    def ask(self, wanted):\n        _said = wanted"
-    assert literary(source) == ["Desk", "wanted", "_said"]
+    source = "class FrontDesk:\n    def ask(self, wanted):\n        _said = too_dear = self.told_now = wanted"
+    assert sorted(literary(source)) == sorted(["FrontDesk", "wanted", "_said", "too_dear", "told_now"])
+    assert literary("class Aside:\n    saws = unsaid = DESKTOP = 1") == []
 
 
 @pytest.mark.parametrize(
@@ -283,6 +292,23 @@ def test_what_the_package_offers_is_there():
 def importable() -> list[str]:
     found = pkgutil.walk_packages(holdfast.__path__, "holdfast.")
     return ["holdfast", *(module.name for module in found if not module.name.endswith("__main__"))]
+
+
+def test_losses_are_imported_as_they_are_named():
+    code = (
+        "import sys, holdfast\n"
+        "assert not {'numpy', 'polars'} & set(sys.modules)\n"
+        "import holdfast.losses\n"
+        "from holdfast.losses import Logistic\n"
+        "assert holdfast.losses.Logistic is Logistic"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_package_runs_the_command_line():
+    command = [sys.executable, "-m", "holdfast", "--version"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert ran.stdout == f"holdfast {holdfast.__version__}\n"
 
 
 def test_doctests_run():

@@ -125,9 +125,11 @@ def test_an_interval_that_says_nothing_does_not_stretch_the_scale_of_the_others(
 def test_a_board_names_the_best_so_far() -> None:
     ids = range(2_000)
     board = hf.Board({"id": ids, "label": [place % 2 for place in ids]}, id="id", target="label", about="labels")
-    assert "best so far" not in repr(board)
+    assert "The best so far is" not in repr(board)
     board.submit({"id": ids, "prediction": [place % 2 for place in ids]}, by="team 7")
     assert "The best so far is that of team 7, no. 1: [" in repr(board)
+    assert "no limit" in repr(board)
+    assert "no limit" not in board._repr_html_()  # its table says so
 
 
 def test_a_registry_lists_its_names() -> None:

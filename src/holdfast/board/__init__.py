@@ -7,6 +7,7 @@ ledger, receipts, the server and its quotas work as in every session.
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -15,13 +16,14 @@ import polars as pl
 from holdfast import check, notebook
 from holdfast.board.evaluations import is_evaluation, read_cases, read_submission
 from holdfast.board.sealing import all_rows, alone, leave_witness, refuse_shown, sealed_rows, split_off, store_sealed
-from holdfast.errors import InvalidArgument, NotCovered, PlanConflict, RowSourceError
+from holdfast.errors import HoldfastError, InvalidArgument, NotCovered, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import DEFAULT_CONFIDENCE
-from holdfast.ledger import Receipt, SharedBudget, open_ledger
+from holdfast.ledger import Entry, Follower, Receipt, SharedBudget, open_ledger
 from holdfast.queries.submission import Interval, Metric
 from holdfast.questions.board_files import CONFUSION, SEALED
+from holdfast.questions.budget import Budget
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.estimate import Estimate
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
@@ -164,6 +166,9 @@ class Board:
         if not isinstance(self.session.plan.standing, Ladder):
             self.session.close()
             raise PlanConflict(f"{rows.name} is no board but a session that answers questions. Open it with Session.")
+        self._best: Entry | None = None  # the best submission seen so far, for printouts, which read nothing
+        self._follower = Follower(self.session.ledger, self._note)
+        self._follow()
 
         folder = rows.location
         other = None if folder is None else folder.with_name(folder.name.removesuffix(SEALED) + CONFUSION)
@@ -210,7 +215,10 @@ class Board:
             Submitting the same predictions again is free and returns the same answer.
         """
         given = read_submission(predictions, metric=metric, part=part)
-        return self.session.for_analyst(by).submit(given, name=name)
+        answer = self.session.for_analyst(by).submit(given, name=name)
+        with suppress(HoldfastError):  # the answer is committed: it is shown, even if a printout will lack it
+            self._follow(answer.seq)
+        return answer
 
     def confusion(
         self, predictions: PredictionsLike, *, positive_label: str = "true", by: str | None = None
@@ -243,14 +251,27 @@ class Board:
 
     def standings(self) -> pl.DataFrame:
         """Return all submissions, the best first; those that did not improve have no rank."""
+        self._follow()
         return self.session.standings()
 
     def receipt(self, answer: SubmitAnswer | int) -> Receipt:
-        """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
+        """Return the proof that an answer is in the ledger, checkable by a third party against a published head.
+
+        Parameters
+        ----------
+        answer
+            A response, or its number.
+        """
         return self.session.receipt(answer)
 
     def verify(self) -> str:
-        """Check every entry of the ledger and all labels again; return the hash of the newest entry."""
+        """Check every entry of the ledger and all labels again.
+
+        Returns
+        -------
+        str
+            The hash of the newest entry.
+        """
         self.session.verify_data()
         if self.confusion_session is not None:
             self.confusion_session.verify_data()
@@ -269,23 +290,32 @@ class Board:
         self.close()
 
     def __repr__(self) -> str:
-        given = self.session.ledger.spent.answers
-        progress = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
-        lines = [f"Board on {self.session.dataset}: {self.ladder.terms.metric}.", self.session.plan.sentence]
-        return "\n".join([*lines, *self._leading(), progress])
-
-    def _leading(self) -> list[str]:
-        for best in self.standings().head(1).iter_rows(named=True):
-            if best["rank"] is not None:
-                _, low, high = Estimate(best["low"], best["low"], best["high"]).rounded()
-                whose = "" if best["by"] is None else f"that of {best['by']}, "
-                return [f"The best so far is {whose}no. {best['seq']}: [{low}, {high}]."]
-        return []
+        return f"{self._so_far()}; {self._last_seen}."
 
     def _repr_html_(self) -> str:
-        title, _, sentences = repr(self).partition("\n")
-        progress = sentences.partition("; submissions have")[0]
-        return notebook.paragraphs(title, *progress.split("\n")) + self.session.budget._repr_html_()
+        title, *sentences = f"{self._so_far()}.".split("\n")
+        return notebook.paragraphs(title, *sentences) + self._last_seen._repr_html_()
+
+    def _so_far(self) -> str:
+        best, given = self._best, self._last_seen.answers_given
+        lines = [f"Board on {self.session.dataset}: {self.ladder.terms.metric}.", self.session.plan.sentence]
+        if best is not None:
+            _, low, high = Estimate(best.answer["low"], best.answer["low"], best.answer["high"]).rounded()
+            whose = "" if best.analyst is None else f"that of {best.analyst}, "
+            lines.append(f"The best so far is {whose}no. {best.seq}: [{low}, {high}].")
+        return "\n".join([*lines, f"{given:,} submission{'' if given == 1 else 's'} so far"])
+
+    def _follow(self, to: int | None = None) -> None:
+        """Note the best submission so far, reading the ledger up to submission `to` at least, or to its end."""
+        self._follower.caught_up(lambda: None, to)
+
+    def _note(self, entry: Entry) -> None:
+        if entry.answer["improved"]:
+            self._best = entry
+
+    @property
+    def _last_seen(self) -> Budget:
+        return Budget.of(self.ladder, *self.session.ledger.last_seen)
 
 
 def refuse_given(given: Mapping[str, object], board: str) -> None:

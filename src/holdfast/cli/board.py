@@ -106,7 +106,7 @@ def submit(
     predictions: Annotated[
         str, Argument(metavar="PREDICTIONS", help="CSV, JSON lines or Parquet with ids; or an evaluation's file.")
     ],
-    by: Annotated[str | None, Flag(help="Who submits; on a server, the token tells.")] = None,
+    by: Annotated[str | None, Flag(help="Who submits; on a server, the token says.")] = None,
     name: Annotated[str | None, Flag(help="The name of the submission in the standings.")] = None,
     metric: Annotated[str | None, Flag(help="Which scores of an evaluation's file to use, if it has several.")] = None,
     part: Annotated[str | None, Flag(help="Which filter or evaluation of the file, if it has several.")] = None,
@@ -234,5 +234,5 @@ def _session(opened: "Board | RemoteSession", by: str | None) -> Any:
     if isinstance(opened, Board):
         return opened.session.for_analyst(by)
     if by is not None:
-        raise InvalidArgument("by must be left out on a server: the token tells who submits.", name="by")
+        raise InvalidArgument("by must be left out on a server: the token says who submits.", name="by")
     return opened

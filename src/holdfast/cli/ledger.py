@@ -257,7 +257,7 @@ def backup(
     dataset: WhichDataset = None,
     json: Json = False,
 ) -> None:
-    """Copy a ledger into one file, also while it is in use.
+    """Copy a ledger into one file, even while it is in use.
 
     The copy holds every answer and the ledger's secret: keep it as safe as the data.
 

@@ -73,7 +73,7 @@ class Flag:
         complete: Completion | None = None,
     ) -> None:
         self._flags, self._section, self._range = flags, section, (least, most)
-        self._said = {"help": help, "metavar": metavar, "shell_complete": _completing(complete)}
+        self._shown = {"help": help, "metavar": metavar, "shell_complete": _completing(complete)}
 
     def parameter(self, name: str, kind: Any, default: object) -> click.Parameter:
         """Return the click parameter."""
@@ -84,7 +84,7 @@ class Flag:
             facts["required"] = True
         elif default is not None:
             facts |= {"default": default, "show_default": default is not False}
-        result = _Option([name, *flags], type=_type(kind, *self._range), **facts, **self._said)
+        result = _Option([name, *flags], type=_type(kind, *self._range), **facts, **self._shown)
         result.section = self._section
         return result
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, refuse_noise
+from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee
 from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
-from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip, refuse_noise
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes

@@ -7,7 +7,8 @@ from math import ceil, log, sqrt
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import AnswerGuarantee, Fits, Planning, around, ratio
+from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.guarantee import AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom

@@ -20,10 +20,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotCovered
+from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
@@ -68,50 +69,15 @@ class Planning:
     takes_unlike_rows: bool = False
 
 
-class ExcessBound(Protocol):
-    """A bound on the population's excess loss that holds with all intervals; None: no such promise."""
-
-    def __call__(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """Return the bound.
-
-        Parameters
-        ----------
-        on_rows
-            A bound on the excess loss on the rows.
-        R
-            The most by which a row's loss can differ between two points.
-        lipschitz, curvature
-            A bound on the gradient of a row's loss, and its strong convexity.
-        """
-
-
-@dataclass(frozen=True)
-class Fits:
-    """What a guarantee promises about fits of models; by default nothing.
-
-    Parameters
-    ----------
-    mechanisms
-        Those that a fit may use.
-    level
-        The failure probability that a statement other than an interval may use; None: no such statements.
-    excess
-        Returns a bound on the excess loss.
-    expected_step
-        Returns how much more excess loss the population may show, in expectation, if a row's loss can differ by at most
-        R between two points; None: no such promise.
-    """
-
-    mechanisms: tuple[str, ...] = ()
-    level: float | None = None
-    excess: ExcessBound = lambda on_rows, *, R, lipschitz, curvature: None
-    expected_step: Callable[[float], float | None] = lambda R: None
-
-
 class Guarantee(ABC):
     """A promise about the population, whose `terms` are fixed before the first question.
 
     What every guarantee has; those that answer questions with values are subclasses of `AnswerGuarantee`.
+
+    Parameters
+    ----------
+    terms
+        What a ledger records of it.
     """
 
     name: ClassVar[str]
@@ -130,11 +96,27 @@ class Guarantee(ABC):
     @classmethod
     @abstractmethod
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
-        """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
+        """Return the best terms for a goal; None where the guarantee does not apply.
+
+        Parameters
+        ----------
+        goal
+            How many rows and questions there are, and with what confidence.
+        mechanism
+            The name of the mechanism that answers.
+        """
 
     @classmethod
     def readings(cls, goal: Goal, most: int | None) -> Iterable[Reading]:
-        """Yield other ways to ask the questions of this `goal`, each answer from at most `most` rows; usually none."""
+        """Yield other ways to ask the same questions; usually none.
+
+        Parameters
+        ----------
+        goal
+            As for `plan`.
+        most
+            The most rows that an answer may read; None: no limit.
+        """
         return ()
 
     # -- a question's place --------------------------------------------------------------------------------------
@@ -153,7 +135,13 @@ class Guarantee(ABC):
         return self
 
     def rows_at(self, intervals: int) -> int:
-        """Return how many rows an ordinary answer reads after this many `intervals`."""
+        """Return how many rows an ordinary answer reads.
+
+        Parameters
+        ----------
+        intervals
+            How many intervals were stated before.
+        """
         return self.terms.rows_per_query
 
     # -- what may be asked --------------------------------------------------------------------------------------
@@ -190,13 +178,26 @@ class Guarantee(ABC):
     # -- what is promised -----------------------------------------------------------------------------------------
 
     def margin_after(self, more: int, spent: Amounts = NOTHING) -> float:
-        """Return the margin of an ordinary answer after `more` others, if this was `spent` before them."""
+        """Return the margin of an ordinary answer after some others.
+
+        Parameters
+        ----------
+        more
+            How many other answers come before it.
+        spent
+            What all questions before those took.
+        """
         return self.terms.margin
 
     def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
         """Return pairs of a number of further answers (checks: wrong guesses) and the margin then; () if answers end.
 
-        All questions begun have `spent` this, those that were `answered` that.
+        Parameters
+        ----------
+        spent
+            What all questions begun have taken.
+        answered
+            What those took that were answered.
         """
         return ()
 
@@ -206,7 +207,13 @@ class Guarantee(ABC):
         return None
 
     def by(self, mechanism: str) -> "Guarantee":
-        """Return the same promise for one answer by another `mechanism`; refuse a mechanism that is not covered."""
+        """Return the same promise for one answer by another mechanism.
+
+        Parameters
+        ----------
+        mechanism
+            The name of another mechanism; one that is not covered is refused.
+        """
         if mechanism == self.terms.mechanism:
             return self
         raise NotCovered(
@@ -234,7 +241,13 @@ class Guarantee(ABC):
         raise self.cannot_certify("coins")
 
     def epsilon_for(self, draws: int) -> float:
-        """Return the epsilon, on all rows, of one noisy answer from this many `draws` (Laplace)."""
+        """Return the epsilon, on all rows, of one noisy answer (Laplace).
+
+        Parameters
+        ----------
+        draws
+            How many rows the answer draws.
+        """
         raise self.cannot_certify("noisy answers")
 
     # -- how terms are stored -----------------------------------------------------------------------------------
@@ -246,7 +259,13 @@ class Guarantee(ABC):
         return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
 
     def cannot_certify(self, what: str) -> NotCovered:
-        """Return the error for something (`what`) that this guarantee says nothing about."""
+        """Return the error for something that this guarantee says nothing about.
+
+        Parameters
+        ----------
+        what
+            What was asked, in words.
+        """
         return NotCovered(
             f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
             f" {what}.",
@@ -453,23 +472,6 @@ class AnswerGuarantee(Guarantee):
                 " both, which runs under the information guarantee.",
                 guarantee=self.name,
             )
-
-
-def refuse_noise(statistic: Statistic, *, mass: float, planned: bool = True) -> None:
-    """Refuse a question with so many outcomes that its answer would be mostly noise."""
-    if statistic.outcomes * mass > 0.5:
-        raise noise(statistic.outcomes, int(0.5 / mass), planned=planned)
-
-
-def noise(outcomes: int, most: int, how: str = "", *, planned: bool) -> InvalidArgument:
-    """Return the refusal of so many `outcomes`, where `most` are allowed: in one pass, unless it says `how`."""
-    more = "plan with guarantee='information'" if planned else "begin a session with a plan (queries=100), with less"
-    return InvalidArgument(
-        f"A question with {outcomes} outcomes would be mostly noise in this session; it allows {most}{how}."
-        f" Ask about fewer categories at once, or about one group at a time; or {more}.",
-        outcomes=outcomes,
-        most=most,
-    )
 
 
 def around(value: float, radius: float) -> Interval:

@@ -14,7 +14,8 @@ import numpy as np
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
+from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import descent, privacy, special, theorem
 from holdfast.guarantees.mathematics import shares as coins
 from holdfast.guarantees.mathematics.concentration import (
@@ -27,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import (
     laplace_radius,
 )
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
-from holdfast.guarantees.statistic import GroupMean, Interval, NoisyMeans, Release, Statistic, Tally
+from holdfast.guarantees.statistic import GroupMean, Interval, NoisyMeans, Release, Statistic, Tally, refuse_noise
 from holdfast.guarantees.terms import Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # with fewer rows per outcome, answers are mostly noise

@@ -275,11 +275,11 @@ class Ladder(Guarantee):
         terms = self.terms
         certain = f"With probability {100 * terms.confidence:g}% all intervals hold at once."
         if terms.about == ROWS:
-            certain = "What is told is exact."
+            certain = "All that responses say is exact."
         return (
-            f"{terms.rows:,} sealed rows score any number of submissions, each made after the earlier responses: it is"
-            f" told whether it is better than the best, on a grid of {terms.step:g}. {certain} Intervals are about"
-            f" {ABOUT[terms.about]}."
+            f"{terms.rows:,} sealed rows score any number of submissions, each made after the earlier responses. A"
+            f" response says whether the submission is better than the best so far, on a grid of {terms.step:g}."
+            f" {certain} Intervals are about {ABOUT[terms.about]}."
         )
 
 

@@ -11,10 +11,11 @@ from math import ceil, sqrt
 from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.dp import NoisyGuarantee, NoisyTerms
-from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Fits, Planning, around, ratio, refuse_noise
+from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import descent, privacy, sizes
 from holdfast.guarantees.plan import write_margin
-from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
+from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, refuse_noise
 from holdfast.guarantees.terms import Goal, Terms
 
 MOST_ROWS = 10**15

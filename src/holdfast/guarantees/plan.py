@@ -208,15 +208,15 @@ class Plan:
                 f" or bring more {self.drawn}."
             )
         first, *later = [(number, self.standing.margin_after(number - 1)) for number in SHOWN]
-        telling = [
+        informative = [
             f", the {number:,}th within {write_margin(margin)}" for number, margin in later if margin < SAYS_NOTHING
         ]
         silent = ""
-        if len(telling) < len(later):
+        if len(informative) < len(later):
             wide = range(2, SHOWN[-1] + 1)
             start = wide[bisect(wide, False, key=lambda number: self.standing.margin_after(number - 1) >= SAYS_NOTHING)]
             silent = f" From about question {start:,} on, the margin is half the range or more, which says nothing."
-        ahead = f"the first within {write_margin(first[1])} of the population{''.join(telling)}, all at once"
+        ahead = f"the first within {write_margin(first[1])} of the population{''.join(informative)}, all at once"
         return (
             f"{self.rows:,} {self.drawn} can answer questions without end, each chosen after seeing the earlier"
             f" answers: {ahead}, with probability {100 * self.confidence:.12g}%. An answer reads"
@@ -229,9 +229,19 @@ class Plan:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
-        """Rebuild a plan from what `to_dict` wrote (`recorded`); unknown terms are refused.
+        """Rebuild a plan.
 
-        `location` says where it was found, for messages.
+        Parameters
+        ----------
+        recorded
+            What `to_dict` wrote; unknown terms are refused.
+        location
+            Where it was found, for messages.
+
+        Returns
+        -------
+        Plan
+            The plan, without alternatives.
         """
         unit = recorded.get("unit")
         return cls(read(recorded, location=location), unit=None if unit is None else str(unit))

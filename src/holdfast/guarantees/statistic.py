@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import shares
 
 if TYPE_CHECKING:
@@ -400,3 +401,20 @@ class GridCell(Release):
     """Which cell of a fixed grid a mean falls into, counted from 1. Shown only if it is better than all before it."""
 
     cell: int
+
+
+def refuse_noise(statistic: Statistic, *, mass: float, planned: bool = True) -> None:
+    """Refuse a question with so many outcomes that its answer would be mostly noise."""
+    if statistic.outcomes * mass > 0.5:
+        raise noise(statistic.outcomes, int(0.5 / mass), planned=planned)
+
+
+def noise(outcomes: int, most: int, how: str = "", *, planned: bool) -> InvalidArgument:
+    """Return the refusal of so many `outcomes`, where `most` are allowed: in one pass, unless it says `how`."""
+    more = "plan with guarantee='information'" if planned else "begin a session with a plan (queries=100), with less"
+    return InvalidArgument(
+        f"A question with {outcomes} outcomes would be mostly noise in this session; it allows {most}{how}."
+        f" Ask about fewer categories at once, or about one group at a time; or {more}.",
+        outcomes=outcomes,
+        most=most,
+    )

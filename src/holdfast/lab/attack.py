@@ -75,6 +75,11 @@ def attack(
     progress
         Called with the number of finished worlds.
 
+    Returns
+    -------
+    AttackReport
+        The errors by number of questions; it prints as a table.
+
     Examples
     --------
     >>> report = attack("naive", "weighted", rows=400, queries=401, worlds=2, seed=1)

@@ -111,6 +111,11 @@ def monitor(
     seed
         Makes a run repeatable, except for Laplace noise.
 
+    Returns
+    -------
+    Monitored
+        The question, and how far sample and population are apart on it.
+
     Examples
     --------
     >>> monitor("naive", "weighted", rows=200, queries=201, samples=2, epsilon=1.0, seed=1).largest > 0.2

@@ -30,7 +30,7 @@ from holdfast.ledger.witness import ProcessWitness, Seen, Witness, contains
 
 
 def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) -> Head:
-    """Copy a ledger into a file, even while the ledger is in use; return the newest entry of the copy.
+    """Copy a ledger into a file, even while the ledger is in use.
 
     Parameters
     ----------
@@ -40,6 +40,11 @@ def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) 
         The file to write. An existing file is replaced; it must be an older copy of the same ledger.
     dataset
         Which ledger to copy, if a database holds several.
+
+    Returns
+    -------
+    Head
+        The newest entry of the copy.
     """
     path = Path(to)
     source = _existing(location, dataset)
@@ -96,7 +101,7 @@ class Restored:
         return asdict(self)
 
     def sentences(self) -> list[str]:
-        """Describe the restore in sentences."""
+        """Return a description of the restore, in sentences."""
         back = f"Ledger {self.location} is restored: entries 0 to {self.head.seq}, head {self.head.hash}."
         if not self.witnesses:
             unknown = "No witness remembers its newest entry. Answers given after the backup, if any, are not"
@@ -137,6 +142,11 @@ def restore(
         The fingerprint of the data that the ledger must belong to.
     witnesses
         The witnesses that remember the newest entry of the ledger.
+
+    Returns
+    -------
+    Restored
+        What is in the ledger now, and what was lost.
     """
     source = _existing(copy, None)
     target, found = _target(location, source.dataset)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import tree
-from holdfast.ledger.store import START, Answered, Cost, Entry, Place, Row, Tip
+from holdfast.ledger.store import START, Answered, Cost, Entry, Place, Row, Spent, Tip
 
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
@@ -236,6 +236,11 @@ def answered(tip: Tip, under_way: int = 0, own: int = 0) -> Answered:
     """Return what the answers up to this tip took; what else is taken has failed, unless it is `under_way` or `own`."""
     failed = max(0, tip.taken_intervals - tip.intervals - under_way - own)
     return Answered(tip.charge, tip.intervals, failed, under_way)
+
+
+def spent(ahead: tuple[int, int], tip: Tip) -> Spent:
+    """Return what questions had taken by this tip, without the charge and intervals in stock, which are read first."""
+    return Spent(max(0, tip.taken_charge - ahead[0]), max(0, tip.taken_intervals - ahead[1]), tip.seq)
 
 
 def now() -> str:

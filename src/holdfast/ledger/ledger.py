@@ -21,7 +21,7 @@ from weakref import WeakSet
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import tree
-from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest
+from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest, spent
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -195,16 +195,21 @@ class Ledger:
         """What all questions have taken so far, without the places that this process has merely taken ahead."""
         if not self._has_begun():
             return Spent(0, 0, 0)
-        (charge, intervals), tip = self._stock.total, self._tip()
-        return Spent(tip.taken_charge - charge, tip.taken_intervals - intervals, tip.seq)
+        return spent(self._stock.total, self._tip())
 
     @property
     def answered(self) -> Answered:
         """What the committed answers cost, and what failed. `finish` starts from this."""
-        if not self._has_begun():
-            return Answered(0, 0)
-        tip = self._tip()
+        return self._answered(self._tip()) if self._has_begun() else Answered(0, 0)
+
+    def _answered(self, tip: Tip) -> Answered:
         return answered(tip, self._stock.under_way.here(tip.places))
+
+    @property
+    def last_seen(self) -> tuple[Spent, Answered]:
+        """`spent` and `answered` when the ledger was last accessed: for printouts, which read nothing."""
+        ahead, tip = self._stock.total, self._watch.last_seen
+        return (Spent(0, 0, 0), Answered(0, 0)) if tip is None else (spent(ahead, tip), self._answered(tip))
 
     @property
     def left(self) -> Cost:

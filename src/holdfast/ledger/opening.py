@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
-from holdfast.ledger.chain import answered
+from holdfast.ledger.chain import answered, spent
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Answered, Head, Spent, Store
@@ -47,6 +47,11 @@ def open_ledger(
         It has a separate budget, for tests, and no witnesses.
     witnesses
         Witnesses, other than this process, that remember the newest entry of the ledger.
+
+    Returns
+    -------
+    Ledger
+        The ledger; close it, or use it in a `with` statement.
     """
     store = store_at(location, dataset)
     if isinstance(store, MemoryStore) and not reproducible:
@@ -125,8 +130,8 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
         confirmed = Watch(store, address_of(store, location), content).compare(*witnesses)
         found = Head(verification.tip.seq, verification.tip.hash)
         tip = store.tip() or verification.tip  # the stored tip also has what was taken
-        spent = Spent(tip.taken_charge, tip.taken_intervals, tip.seq)
-        return Audit(verification.genesis, found, store.location, tuple(confirmed), spent, answered(tip))
+        taken = spent((0, 0), tip)
+        return Audit(verification.genesis, found, store.location, tuple(confirmed), taken, answered(tip))
     finally:
         store.close()
 

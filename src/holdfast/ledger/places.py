@@ -306,7 +306,7 @@ class ProcessStock(OfOneProcess):
     def demand(self, *costs: Cost) -> PlacesAhead | None:
         """Return how many places to take ahead, twice as many each time while questions come fast; None for none.
 
-        They are sized for the dearest of these costs.
+        They are sized for the highest of these costs.
         """
         if not self.is_due:
             return None

@@ -64,7 +64,13 @@ class Receipt(ABC):
 
     @abstractmethod
     def leads_to(self, head_hash: str) -> bool:
-        """Whether the text is under the head that has the stated number and the hash `head_hash`."""
+        """Return whether the text is under the head that has the stated number and this hash.
+
+        Parameters
+        ----------
+        head_hash
+            The hash of a head.
+        """
 
     def __repr__(self) -> str:
         return (
@@ -78,7 +84,18 @@ class Receipt(ABC):
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> "Receipt":
-        """Rebuild the receipt from the `value` that `to_dict` wrote."""
+        """Rebuild a receipt.
+
+        Parameters
+        ----------
+        value
+            What `to_dict` wrote.
+
+        Returns
+        -------
+        Receipt
+            The same receipt.
+        """
         try:
             kind = ChainReceipt if "later" in value else TreeReceipt
             given = {field.name: value[field.name] for field in fields(kind)}
@@ -144,7 +161,15 @@ class ChainReceipt(Receipt):
 
 
 def check_receipt(receipt: Receipt, head_hash: str) -> None:
-    """Raise LedgerDamaged unless the receipt leads to the published head with the hash `head_hash`. Needs no ledger."""
+    """Raise LedgerDamaged unless a receipt leads to a published head.
+
+    Parameters
+    ----------
+    receipt
+        The receipt; no ledger is needed.
+    head_hash
+        The hash of a head that was published.
+    """
     if receipt.head.hash != head_hash or not receipt.leads_to(head_hash):
         raise LedgerDamaged(
             f"The receipt of entry {receipt.seq} does not lead to the head {head_hash}. "

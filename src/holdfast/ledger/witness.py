@@ -305,14 +305,15 @@ class Watch:
         self._store, self._content = store, content
         self._witnesses: list[Witness] = []
         self.confirmed: list[str] = []  # the witnesses, other than this process, that have seen the newest entry
-        self._told: Tip | None = None  # the tip last reported to the witnesses
+        self._last: Tip | None = None  # the tip last read here
+        self._reported: Tip | None = None  # the tip last reported to the witnesses
         self._forked: HoldfastError | None = None  # once somebody has continued from a copy: every later call raises it
 
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks an entry that one of these witnesses saw; report new entries to them."""
         self.confirmed += self.compare(*witnesses)  # before anything is reported to them
         self._witnesses.extend(witnesses)
-        self._tell(self._store.tip())
+        self._report(self._store.tip())
 
     def compare(self, *witnesses: Witness) -> list[str]:
         """Refuse the ledger if it lacks an entry that one of these saw; return which of them saw its newest entry."""
@@ -336,7 +337,14 @@ class Watch:
         tip = self._store.tip()
         if seen is not None and (tip is None or tip.hash != seen.tip.hash):
             self._notice(seen, tip, self._store)
+        self._last = tip
         return tip
+
+    @property
+    def last_seen(self) -> Tip | None:
+        """The newest tip that this process saw; reads nothing."""
+        seen = self._witnesses[0].newest() if self._witnesses else None
+        return self._last if seen is None else seen.tip
 
     def begin(self, genesis: Row, secret: bytes) -> bool:
         """Begin the ledger, unless a witness knows of another one by now."""
@@ -349,7 +357,7 @@ class Watch:
                     held.enter_context(witness.alone())
                 self.compare(*self._witnesses)
                 began = self._store.begin(genesis, secret, mine)
-                self._tell(self._store.tip())
+                self._report(self._store.tip())
         finally:
             _beginning.pop(mine or "", None)
         return began
@@ -366,7 +374,7 @@ class Watch:
             decide(transaction)
 
         written = self._store.write(watched)
-        self._tell(written.tip, written.start)  # also covers the other writes of the same transaction
+        self._report(written.tip, written.start)  # also covers the other writes of the same transaction
 
     def close(self) -> None:
         """Close the witnesses."""
@@ -380,12 +388,13 @@ class Watch:
         if tip is not None:
             process.remember(Seen(self._where, tip))
 
-    def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
+    def _report(self, tip: Tip | None, start: Tip | None = None) -> None:
         """Report the tip to the witnesses; what others have reported to them meanwhile must be in the ledger, too.
 
         Mostly that is `start`, which the new entries follow, so it need not be looked up.
         """
-        if tip is None or tip is self._told:  # a thread of the same transaction has reported it
+        self._last = tip
+        if tip is None or tip is self._reported:  # a thread of the same transaction has reported it
             return
         seen = Seen(self._where, tip)
         for witness in self._witnesses:
@@ -393,7 +402,7 @@ class Watch:
             if other is not None and (start is None or other.tip.hash != start.hash):
                 self._require_other(witness, other)
             witness.remember(seen)
-        self._told = tip
+        self._reported = tip
 
     def _require_other(self, witness: Witness, other: Seen) -> None:
         if self._store.hash_at(other.tip.seq) != other.tip.hash:

@@ -68,6 +68,11 @@ class Mechanism(Protocol):
             Where the rows live.
         rng
             The source of all randomness, draws included.
+
+        Returns
+        -------
+        Release
+            All that leaves the rows.
         """
         ...
 

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from holdfast.optimize.losses import LinearLoss
 
 Bounds = tuple[float, float] | None
+Features = Mapping[str, Bounds] | Sequence[str]  # columns (or expressions) with bounds, or columns that share theirs
 _pool = BufferPool()  # a step's matrix takes megabytes: page faults of a new one would cost as much as filling it
 INTERCEPT = "intercept"  # the name of a model's constant term
 SCALES = {"symmetric": (-1.0, 1.0), "unit": (0.0, 1.0)}
 
 
-def declared(features: Any, within: Any) -> tuple[tuple[str, Bounds], ...]:
+def declared(features: Features, within: Bounds) -> tuple[tuple[str, Bounds], ...]:
     """Return names with bounds from `{"distance": (0, 5000)}`, or from a list of names and bounds for all of them."""
     if isinstance(features, Mapping):
         if within is not None:

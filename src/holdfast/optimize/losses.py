@@ -5,17 +5,13 @@ its slope in z has a known range on the domain, so each gradient coordinate is a
 attributes of `Loss` is a loss too.
 """
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
@@ -25,6 +21,7 @@ from holdfast.optimize.features import (
     SCALES,
     Bounds,
     FeatureLines,
+    Features,
     LinearObjective,
     Matrix,
     TargetLines,
@@ -55,23 +52,50 @@ class Loss(Protocol):
     gradient_range: Interval
     value_range: Interval
 
-    def values(self, rows: pl.DataFrame, point: Vector) -> Any:
-        """Return one loss per row."""
+    def values(self, rows: pl.DataFrame, point: Vector) -> ArrayLike:
+        """Return one loss per row.
 
-    def gradients(self, rows: pl.DataFrame, point: Vector) -> Any:
-        """Return one gradient per row: shape (rows, dimension)."""
+        Parameters
+        ----------
+        rows
+            A batch of rows, with the `columns`.
+        point
+            Where the loss is computed.
+        """
+
+    def gradients(self, rows: pl.DataFrame, point: Vector) -> ArrayLike:
+        """Return one gradient per row: shape (rows, dimension).
+
+        Parameters
+        ----------
+        rows, point
+            As for `values`.
+        """
 
 
 @dataclass(frozen=True)
 class LinearLoss:
     """What all losses of linear models share.
 
-    `features` maps columns (or row-wise expressions) to bounds, or lists them with the same bounds `within`. `target`
-    is a column or an expression; a number needs bounds, `target_within`. `l2` adds l2/2 times the squared norm of the
-    point, intercept included.
+    Parameters
+    ----------
+    features
+        Columns (or row-wise expressions) with bounds, or a list of them with the same bounds `within`.
+    target
+        A column or an expression.
+    within
+        The bounds of all features, if those are a list.
+    target_within
+        The bounds of the target, if it is a number.
+    l2
+        The factor of half the squared norm of the point, intercept included.
+    intercept
+        Whether the model has a constant term.
+    scale
+        How features are scaled from their bounds: "symmetric" (to [-1, 1]) or "unit" (to [0, 1]).
     """
 
-    features: Any
+    features: Features
     target: str
     within: Bounds = None
     target_within: Bounds = None
@@ -121,7 +145,20 @@ class LinearLoss:
         return f"{type(self).__name__}({', '.join(written)}, intercept={bool(self.intercept)}, scale={self.scale!r})"
 
     def bind(self, schema: Schema, domain: Domain) -> LinearObjective:
-        """Check against the schema and derive every range; reads no rows."""
+        """Check against a schema and derive every range; reads no rows.
+
+        Parameters
+        ----------
+        schema
+            The columns of the data.
+        domain
+            Where the minimum is looked for.
+
+        Returns
+        -------
+        LinearObjective
+            The loss with every range that a guarantee needs.
+        """
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
@@ -129,7 +166,13 @@ class LinearLoss:
         return LinearObjective(self, matrix, self.ranges(domain))
 
     def ranges(self, domain: Domain) -> Ranges:
-        """Return every range on this domain; needs neither schema nor data."""
+        """Return every range on a domain; needs neither schema nor data.
+
+        Parameters
+        ----------
+        domain
+            Where the minimum is looked for.
+        """
         first, last = feature_ranges(self.dimension, self.scale, self.intercept)
         largest = np.maximum(np.abs(first), np.abs(last))
         reach = domain.reach(largest)
@@ -146,21 +189,47 @@ class LinearLoss:
         )
 
     def losses(self, z: Vector, y: Vector) -> Vector:
-        """Return the loss for each prediction z and target y."""
+        """Return the loss for each prediction and target.
+
+        Parameters
+        ----------
+        z
+            Predictions of the linear model.
+        y
+            Targets, stretched to `target_range`.
+        """
         raise NotImplementedError  # every loss defines this and `slopes`
 
     def slopes(self, z: Vector, y: Vector) -> Vector:
-        """Return its derivative in z, a new array."""
+        """Return its derivative in z, a new array.
+
+        Parameters
+        ----------
+        z, y
+            As for `losses`.
+        """
         raise NotImplementedError
 
     def slope_range(self, reach: float) -> Interval:
-        """Return the range of the slope for |z| <= reach: it increases in z and decreases in y."""
+        """Return the range of the slope for |z| <= reach: it increases in z and decreases in y.
+
+        Parameters
+        ----------
+        reach
+            The largest |z| on the domain.
+        """
         low, high = self.target_range
         ends = self.slopes(np.array([-reach, reach]), np.array([high, low]))
         return float(ends[0]), float(ends[1])
 
     def value_range(self, reach: float) -> Interval:
-        """Return the range of the loss for |z| <= reach: convex in z and in y, so largest at a corner."""
+        """Return the range of the loss for |z| <= reach: convex in z and in y, so largest at a corner.
+
+        Parameters
+        ----------
+        reach
+            As for `slope_range`.
+        """
         low, high = self.target_range
         corners = self.losses(np.array([-reach, -reach, reach, reach]), np.array([low, high, low, high]))
         return 0.0, float(corners.max())
@@ -168,7 +237,13 @@ class LinearLoss:
 
 @dataclass(frozen=True)
 class Squared(LinearLoss):
-    """(z - y)^2/2, the target's bounds stretched to [-1, 1]."""
+    """(z - y)^2/2, the target's bounds stretched to [-1, 1].
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    """
 
     def losses(self, z: Vector, y: Vector) -> Vector:
         """Half the squared residual."""
@@ -181,7 +256,13 @@ class Squared(LinearLoss):
 
 @dataclass(frozen=True)
 class Logistic(LinearLoss):
-    """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1]."""
+    """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1].
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    """
 
     classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
@@ -199,7 +280,15 @@ class Logistic(LinearLoss):
 
 @dataclass(frozen=True)
 class Huber(LinearLoss):
-    """Quadratic for residuals below `delta` (in units of the stretched target), linear beyond."""
+    """Quadratic for small residuals, linear beyond.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    delta
+        The residual, in units of the stretched target, beyond which the loss is linear.
+    """
 
     delta: float = 0.5
 
@@ -220,7 +309,15 @@ class Huber(LinearLoss):
 
 @dataclass(frozen=True)
 class SmoothedHinge(LinearLoss):
-    """max(0, 1 - y z), its corner rounded over a width of `smoothing`; yes is y = 1 and no is y = -1."""
+    """max(0, 1 - y z), its corner rounded; yes is y = 1 and no is y = -1.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    smoothing
+        The width over which the corner is rounded.
+    """
 
     classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
@@ -247,7 +344,17 @@ class SmoothedHinge(LinearLoss):
 
 @dataclass(frozen=True)
 class Quantile(LinearLoss):
-    """The pinball loss whose minimizer is a quantile, its corner rounded over residuals up to `smoothing`."""
+    """The pinball loss, whose minimizer is a quantile, its corner rounded.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    q
+        Which quantile: 0.5 is the median.
+    smoothing
+        The residual up to which the corner is rounded.
+    """
 
     q: float = 0.5
     smoothing: float = 0.05
@@ -271,7 +378,15 @@ class Quantile(LinearLoss):
 
 @dataclass(frozen=True)
 class Poisson(LinearLoss):
-    """e^z - y z for counts y in `target_within` (not stretched); linear in z where the rate e^z exceeds `most`."""
+    """e^z - y z for counts y in `target_within` (not stretched); linear in z where the rate e^z is large.
+
+    Parameters
+    ----------
+    features, target, within, target_within, l2, intercept, scale
+        As for `LinearLoss`.
+    most
+        The rate e^z beyond which the loss is linear in z.
+    """
 
     predicts_target: ClassVar[bool] = False
     most: float = 10.0
@@ -309,129 +424,3 @@ class Poisson(LinearLoss):
         ends = [reach if count > self.most else fit for count, fit in zip((low, high), fits, strict=True)]
         least = self.losses(np.array(ends), np.array([low, high])).min()
         return float(least), super().value_range(reach)[1]
-
-
-BUILT_IN: Mapping[str, type[LinearLoss]] = {
-    "squared": Squared,
-    "logistic": Logistic,
-    "huber": Huber,
-    "smoothed_hinge": SmoothedHinge,
-    "quantile": Quantile,
-    "poisson": Poisson,
-}
-OTHERWISE_CALLED = {
-    **dict.fromkeys(("linear", "ols", "least_squares", "gaussian", "mse"), "squared"),
-    **dict.fromkeys(("logit", "binomial", "log_loss"), "logistic"),
-    **dict.fromkeys(("hinge", "svm"), "smoothed_hinge"),
-}
-_FORMULA = re.compile(r"\s*(?P<name>\w+)\s*:(?P<target>.+?)~(?P<features>[^;]+)(;(?P<settings>.*))?", re.DOTALL)
-_BOUNDED = re.compile(r"(?P<text>.+?)\[(?P<low>[^,\]]+),(?P<high>[^\]]+)\]\s*", re.DOTALL)
-
-
-def write_loss(loss: object) -> dict[str, object]:
-    """Return a built-in loss as its name and settings, which can be sent to a server; code cannot."""
-    for name, cls in BUILT_IN.items():
-        if type(loss) is cls:
-            settings = {one.name: getattr(loss, one.name) for one in fields(cls)}
-            return {"name": name} | {one: value for one, value in settings.items() if value is not None}
-    known = ", ".join(cls.__name__ for cls in BUILT_IN.values())
-    raise InvalidArgument(f"loss must be built in when a server is asked: {known}; got {type(loss).__name__}.")
-
-
-def read_loss(described: str | Mapping[str, object]) -> LinearLoss:
-    """Return the built-in loss that a mapping of settings, its JSON, or a formula describes.
-
-    >>> read_loss("logistic: late ~ distance [0, 5000] + month [1, 12]; l2 = 0.01").names
-    ('distance', 'month', 'intercept')
-    """
-    if isinstance(described, str):
-        return read_loss(_json_object(described) if described.lstrip().startswith("{") else _formula(described))
-    settings = dict(described)
-    name = settings.pop("name", None)
-    cls = BUILT_IN.get(name) if isinstance(name, str) else None
-    if cls is None:
-        meant = OTHERWISE_CALLED.get(str(name))
-        near = [meant] if meant else get_close_matches(str(name), BUILT_IN, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InvalidArgument(
-            f"The name of a loss must be one of {', '.join(BUILT_IN)}; got {name!r}.{hint}", name="loss"
-        )
-    known = {one.name: one.default is MISSING for one in fields(cls)}
-    for one in sorted(set(settings) - set(known)):
-        raise InvalidArgument(f"The {name} loss has no setting {one!r}.", name=one)
-    for one, required in known.items():
-        if required and one not in settings:
-            raise InvalidArgument(f"The {name} loss must be given {one!r}.", name=one)
-    given: dict[str, Any] = {one: value for one, value in settings.items() if value is not None}
-    return cls(**given)
-
-
-def _json_object(text: str) -> dict[str, object]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        raise InvalidArgument("loss must be valid JSON or a formula; got neither.", name="loss") from None
-    settings: dict[str, object] = value
-    return settings
-
-
-def _formula(text: str) -> dict[str, object]:
-    """Read `logistic: target ~ feature [low, high] + feature [low, high]; l2 = 0.01`."""
-    parts = _FORMULA.fullmatch(text)
-    if parts is None:
-        raise InvalidArgument(
-            "loss must be a formula such as 'logistic: late ~ distance [0, 5000] + month [1, 12]; l2 = 0.01';"
-            f" got {text!r}.",
-            name="loss",
-        )
-    target, bounds = _bounded(parts["target"])
-    settings: dict[str, object] = {"name": parts["name"], "target": target, "target_within": bounds}
-    features = [_bounded(each) for each in _terms(parts["features"])]
-    settings["features"] = dict(features)
-    if len(dict(features)) < len(features):
-        raise InvalidArgument("features must differ from each other; one is named twice.", name="features")
-    for setting in filter(str.strip, (parts["settings"] or "").split(",")):
-        name, _, value = setting.partition("=")
-        try:
-            settings[name.strip()] = json.loads(value)
-        except ValueError:
-            settings[name.strip()] = value.strip()
-    return settings
-
-
-def _terms(text: str) -> list[str]:
-    """Split at plus signs and commas outside brackets."""
-    terms, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter in "+," and depth == 0:
-            terms.append("")
-        else:
-            terms[-1] += letter
-    return terms
-
-
-def _bounded(text: str) -> tuple[str, tuple[float, float] | None]:
-    parts = _BOUNDED.fullmatch(text)
-    if parts is None:
-        return text.strip(), None
-    try:
-        return parts["text"].strip(), (float(parts["low"]), float(parts["high"]))
-    except ValueError:
-        raise InvalidArgument(
-            f"Bounds must be two numbers, as in 'distance [0, 5000]'; got {text.strip()!r}."
-        ) from None
-
-
-__all__ = [
-    "Huber",
-    "LinearLoss",
-    "Logistic",
-    "Loss",
-    "Poisson",
-    "Quantile",
-    "SmoothedHinge",
-    "Squared",
-    "read_loss",
-    "write_loss",
-]

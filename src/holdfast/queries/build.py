@@ -15,15 +15,16 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.from_python import BatchFunction, from_function, from_polars
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.histogram import Bins, Category, Histogram, HistogramWithin
+from holdfast.queries.histogram import Bins, Histogram, HistogramWithin
 from holdfast.queries.measures import AtMost, Mean, Share, Sliced, Total
 from holdfast.queries.node import identifier, numbers_in, time_literal, with_article
 from holdfast.queries.parse import from_text
 from holdfast.queries.query import Function, Query
-from holdfast.schema import Schema, SchemaKey, Type
+from holdfast.schema import Category, Schema, SchemaKey, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
-Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
+Group: TypeAlias = Category | tuple[Category, ...]  # a value, or one of each key
+Groups: TypeAlias = Sequence[Category | Sequence[Category]] | Mapping[str, Sequence[Category]]  # or values by key
 
 Q = TypeVar("Q", bound=Query)
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from holdfast.guarantees.statistic import Difference, GroupMean, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, nan_unless
-from holdfast.queries.histogram import Category, Numbers, Position, places
+from holdfast.queries.histogram import Numbers, Position, places
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.node import literal_text
 from holdfast.queries.query import Composed, Function, RowValues, Values
+from holdfast.schema import Category
 
 OUTSIDE = 0  # the outcome of a row in no group; in group g, a zero is outcome 2g + 1 and a one is 2g + 2
 SHOWN = 8  # groups that a text lists

@@ -5,7 +5,6 @@ A `Position` is the place of a row's value in a list: the category of a histogra
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 from typing import Any
 
@@ -18,9 +17,8 @@ from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.measures import Measure, encode_facts
 from holdfast.queries.node import literal_text
 from holdfast.queries.query import Composed, Direct, Function, RowValues, Values
-from holdfast.schema import Column, Type
+from holdfast.schema import Category, Column, Type
 
-Category = bool | int | float | str | date
 Numbers = NDArray[np.int64]
 
 LARGEST = np.uint64(2**63 - 1)

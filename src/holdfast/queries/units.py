@@ -56,8 +56,7 @@ class AtLeast:
 
     def text(self, value: str, unit: str) -> str:
         """Return the question in words."""
-        many = "a row" if self.rows == 1 else f"at least {self.rows:,} rows"
-        return f"share of units ({unit}) with {many} such that {value}"
+        return f"share of units ({unit}) with {value} in at least {self.rows:,} row{'' if self.rows == 1 else 's'}"
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
         """Return whether enough rows meet it."""
@@ -72,7 +71,7 @@ class Every:
 
     def text(self, value: str, unit: str) -> str:
         """Return the question in words."""
-        return f"share of units ({unit}) with all rows such that {value}"
+        return f"share of units ({unit}) with {value} in all rows"
 
     def __call__(self, counted: Numbers, total: Numbers) -> Values:
         """Return whether all rows that count meet it."""

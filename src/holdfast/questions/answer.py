@@ -150,7 +150,20 @@ class AnyAnswer(Pictured):
     @classmethod
     @abstractmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> Self:
-        """Rebuild the answer from what `result` returned, and its `record`."""
+        """Rebuild an answer.
+
+        Parameters
+        ----------
+        result
+            What `result` returned.
+        record
+            Where the answer comes from.
+
+        Returns
+        -------
+        Self
+            The same answer.
+        """
 
     @abstractmethod
     def rows(self) -> list[tuple[str | None, Estimate]]:

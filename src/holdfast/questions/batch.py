@@ -139,6 +139,11 @@ class Questions(Sequence[Asked]):
         ----------
         path
             The file; JSON if its name ends in .json, else YAML.
+
+        Returns
+        -------
+        Questions
+            The list.
         """
         return cls(read_list(path))
 
@@ -258,7 +263,18 @@ class Prices:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Prices":
-        """Read the `values` that `to_dict` wrote."""
+        """Rebuild prices.
+
+        Parameters
+        ----------
+        values
+            What `to_dict` wrote.
+
+        Returns
+        -------
+        Prices
+            The same prices.
+        """
         each = tuple(Price.from_dict(price) for price in values["prices"])
         return cls(each, values["answers"], values["rows_read"], values["affordable"])
 

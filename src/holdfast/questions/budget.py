@@ -20,7 +20,7 @@ from holdfast.ledger import Answered, Spent
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
     "check": "no limit on checks: {now} beyond the margin of a guess; with 1 in 100 wrong, {after} more of these",
-    "submit": "no limit on submissions: {now} around what the grid tells; with 1 in 100 better, {after} more of these",
+    "submit": "no limit on submissions: {now} around the cell of a score; with 1 in 100 better, {after} more of these",
 }
 
 
@@ -41,7 +41,7 @@ class Budget:
         If there is no end: pairs of a number of further answers and the margin of an ordinary answer after them. In a
         session that checks: pairs of a number of further wrong guesses, one in a hundred, and how wide a check is after
         them, beyond the margin of its guess. On a board: pairs of a number of further improvements, one in a hundred
-        submissions, and how wide intervals are around what the grid tells.
+        submissions, and how wide intervals are around the cell of a score.
     asks
         The only kind of question that is accepted, "check" or "submit"; None: all kinds that ask for values.
     ends
@@ -94,7 +94,18 @@ class Budget:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
-        """Read the `values` that `to_dict` wrote."""
+        """Rebuild a budget.
+
+        Parameters
+        ----------
+        values
+            What `to_dict` wrote.
+
+        Returns
+        -------
+        Budget
+            The same budget.
+        """
         pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
         return cls(**{**values, **pairs})
 
@@ -136,7 +147,7 @@ class Budget:
 
 _AHEAD = {  # whose width is shown, and after what
     "check": ("a check, beyond the margin of its guess", "{:,} more wrong, 1 in 100"),
-    "submit": ("a submission, around what the grid tells", "{:,} more that improve, 1 in 100"),
+    "submit": ("a submission, around the cell of its score", "{:,} more that improve, 1 in 100"),
 }
 
 

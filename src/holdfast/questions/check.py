@@ -193,11 +193,11 @@ def check(
         two = isinstance(guessed, DifferenceGuess)
         found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
-        told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
+        released = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
         if so_far.failed:  # so that the interval can be computed again
             asked |= {"failed": so_far.failed, "under_way": so_far.under_way}
-        return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
+        return released | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
     def forecast(answered: Answered) -> Forecast:
         rows = guessed.least_rows(guarantee.terms.rows)

@@ -30,8 +30,12 @@ SCORES = ("accuracy", "precision", "recall", "specificity", "f1")
 class ConfusionAnswer(AnyAnswer):
     """The four cells of a classifier, as shares of the population, and what follows from them. All hold at once.
 
-    `answers` are the pairs of cell and answer; a fifth, "other", is for rows without a label. `record` says where they
-    come from.
+    Parameters
+    ----------
+    answers
+        The pairs of cell and answer; a fifth, "other", is for rows without a label.
+    record
+        Where the answers come from.
     """
 
     answers: tuple[tuple[str, Answer], ...]
@@ -147,7 +151,7 @@ def confusion(
     others = context.board.others(id)
     if others is None or context.guarantee.only_kind is not None:
         raise NotCovered(
-            "These are not the rows of a board that answer, so they tell no precision or recall. Make a board with"
+            "These are not the rows of a board that answer, so they give no precision or recall. Make a board with"
             " confusion=0.2, which keeps a fifth of its rows for that, and ask those.",
             guarantee=context.guarantee.name,
         )

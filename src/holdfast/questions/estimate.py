@@ -219,8 +219,11 @@ def common_scale(estimates: "Sequence[Estimate | Answer]", bounds: Interval) -> 
     >>> common_scale([Estimate(0.21, 0.176, 0.246), Estimate(0.16, 0.11, 0.22)], (0.0, 1.0))
     (0.1, 0.3)
     """
-    telling = [each for each in estimates if not each.too_few]
-    low, high = min((each.low for each in telling), default=0.0), max((each.high for each in telling), default=0.0)
+    informative = [each for each in estimates if not each.too_few]
+    low, high = (
+        min((each.low for each in informative), default=0.0),
+        max((each.high for each in informative), default=0.0),
+    )
     if not (low < high and isfinite(high - low)):
         return bounds
     digits = -floor(log10(high - low))

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from holdfast import notebook
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.guarantee import AnswerGuarantee, noise
+from holdfast.guarantees.guarantee import AnswerGuarantee
+from holdfast.guarantees.statistic import noise
 from holdfast.queries.build import build_histogram
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
 from holdfast.queries.query import Composed
@@ -22,8 +23,9 @@ from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_
 from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
-from holdfast.questions.options import About, ByMechanism, Categories, Category, Reals, RowsPerQuery, Value, Where
+from holdfast.questions.options import About, ByMechanism, Categories, Reals, RowsPerQuery, Value, Where
 from holdfast.questions.question import Context, Drawing, Question, Result
+from holdfast.schema import Category
 
 MOST_PASSES = 16
 
@@ -32,7 +34,14 @@ MOST_PASSES = 16
 class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     """One answer for each category and one for everything else: a mapping from labels to answers.
 
-    All intervals hold at once. `answers` are the pairs of label and answer, `record` says where they come from.
+    All intervals hold at once.
+
+    Parameters
+    ----------
+    answers
+        The pairs of label and answer.
+    record
+        Where the answers come from.
     """
 
     answers: tuple[tuple[str, Answer], ...]
@@ -143,7 +152,7 @@ def histogram(
     what = "categories" if bins is None else "bins"
     leave_something(context, question.cost, len(built.labels) - 1, what, besides=1)
     counted = built.histogram if isinstance(built, HistogramWithin) else built
-    return context.said_published(question, counted.value.columns)
+    return context.naming_published(question, counted.value.columns)
 
 
 def _passes(built: Histogram | Bins | HistogramWithin, answering: AnswerGuarantee) -> list[Composed]:

@@ -136,18 +136,53 @@ class Kind(Generic[P, A]):
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
-        """Rebuild an answer from what its `result` returned, and its `record`."""
+        """Rebuild an answer.
+
+        Parameters
+        ----------
+        result
+            What its `result` returned.
+        record
+            Where the answer comes from.
+
+        Returns
+        -------
+        AnyAnswer
+            An answer of this kind.
+        """
         answer = self.answer if self.grouped is None or "groups" not in result else self.grouped
         return answer.read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Write `values`, subject and options by name, as JSON: None is left out, what cannot be sent is refused."""
+        """Write what is asked as JSON.
+
+        Parameters
+        ----------
+        values
+            The subject and the options, by name.
+
+        Returns
+        -------
+        dict
+            The values as JSON, without those that are None; what cannot be sent is refused.
+        """
         return {"kind": self.name} | {
             option.name: option.form.to_json(option.name, values[option.name]) for option in self._given(values)
         }
 
     def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Read subject and options from the JSON `values` that `to_json` wrote."""
+        """Read what is asked from JSON.
+
+        Parameters
+        ----------
+        values
+            What `to_json` wrote.
+
+        Returns
+        -------
+        dict
+            The subject and the options, by name.
+        """
         return {option.name: option.form.from_json(values[option.name]) for option in self._given(values)}
 
     def _given(self, values: Mapping[str, object]) -> list[Option]:

@@ -21,7 +21,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import SAYS_NOTHING
 from holdfast.guarantees.terms import PlainAmounts
 from holdfast.ledger import Answered, Cost
-from holdfast.queries.build import AUTO, Groups, QueryLike, build_groups, build_mean, build_slices
+from holdfast.queries.build import AUTO, Group, Groups, QueryLike, build_groups, build_mean, build_slices
 from holdfast.queries.groups import Grouped
 from holdfast.queries.measures import Mean, Share
 from holdfast.queries.node import literal_text
@@ -57,10 +57,11 @@ from holdfast.questions.options import (
 )
 from holdfast.questions.question import MOST_REMEMBERED, Context, Drawing, Forecast, Question, Result
 from holdfast.questions.stages import NONE, in_slices, look_until, worthwhile
+from holdfast.schema import Category
 
 
 @dataclass(frozen=True, repr=False)
-class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
+class GroupsAnswer(AnyAnswer, Mapping[Group, Answer]):
     """One answer for each group: a mapping from a group, or its label, to its answer. All intervals hold at once.
 
     Parameters
@@ -78,7 +79,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
     """
 
     by: tuple[str, ...]
-    groups: tuple[tuple[Any, ...], ...]
+    groups: tuple[tuple[Category, ...], ...]
     answers: tuple[Answer, ...]
     shares: tuple[Interval, ...]
     record: Record
@@ -102,7 +103,7 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
                 return self.answers[self.labels.index(label)]
         raise KeyError(group)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str]:
         return iter(self.labels)
 
     def __len__(self) -> int:
@@ -219,7 +220,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     question = context.question(kind, grouped, draws, run, passes=parts, forecast=forecast)
     cost = question.cost
     leave_something(context, cost, count, "groups")
-    return context.said_published(question, [name for key in grouped.keys for name in key.columns])
+    return context.naming_published(question, [name for key in grouped.keys for name in key.columns])
 
 
 def leave_something(context: Context, cost: Cost, asked: int, what: str, besides: int = 0) -> None:
@@ -254,7 +255,9 @@ def _result(grouped: Grouped, found: Sequence[Estimate], shares: Sequence[Interv
     return result_of([key.text for key in grouped.keys], grouped.groups, found, shares, grouped.bounds)
 
 
-_CUTS = "Where to cut the range of a number, for a narrower mean at the same price; auto finds out, none cuts nothing."
+_CUTS = (
+    "Where to cut the range of a number, for a narrower mean at the same price; auto finds where, none makes no cut."
+)
 
 
 def mean(
@@ -388,7 +391,7 @@ def _in_slices(
     question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)
     if isinstance(plain, Grouped):
         leave_something(context, question.cost, len(plain.groups), "groups")
-        return context.said_published(question, [name for key in plain.keys for name in key.columns])
+        return context.naming_published(question, [name for key in plain.keys for name in key.columns])
     return question
 
 

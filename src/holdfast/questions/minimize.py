@@ -14,8 +14,9 @@ from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
 from holdfast.optimize.descent import SELECTORS, Run
 from holdfast.optimize.fit import AUTO, FIRST, LOOKS, Fit, Search
+from holdfast.optimize.formulas import read_loss
 from holdfast.optimize.gradient import GRADIENTS
-from holdfast.optimize.losses import LinearLoss, Loss, read_loss
+from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.optimize.objective import AccuracyAt, Domain, LossAt, Objective, OwnObjective, Vector, domain_of
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Record

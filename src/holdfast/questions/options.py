@@ -14,11 +14,12 @@ from inspect import Parameter, signature
 from typing import Annotated, Any, get_type_hints
 
 from holdfast.errors import InvalidArgument
-from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
+from holdfast.optimize.formulas import read_loss, write_loss
+from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.schema import Category
 
 DEFAULT_KIND = "mean"  # the kind of a question that names none
-Category = str | int | float | bool | date | datetime
 
 
 class Form:

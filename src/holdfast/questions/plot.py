@@ -13,14 +13,17 @@ from io import BytesIO
 from math import isnan, nan
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.errors import InvalidArgument, MissingExtra
 from holdfast.guarantees.statistic import TOO_FEW as TOO_FEW_HELD
 from holdfast.questions.estimate import NUMBERS, TOO_FEW, Estimate, Interval, labeled_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 THEMES: Mapping[str, Mapping[str, str]] = {  # the colors of Okabe and Ito, on paper and on a dark page
     "light": {"page": "#ffffff", "text": "#222222", "faint": "#767676", "grid": "#e6e6e6", "mark": "#0072b2"},
@@ -79,7 +82,7 @@ class Picture:
         self._note = note
 
     def save(self, path: str | Path, theme: str = "light") -> Path:
-        """Write the picture to a file, and return where it is.
+        """Write the picture to a file.
 
         Parameters
         ----------
@@ -87,12 +90,17 @@ class Picture:
             The file; its suffix sets the format: .png, .svg or .pdf.
         theme
             "light" or "dark".
+
+        Returns
+        -------
+        Path
+            Where it is.
         """
         figure = self.figure(theme)
         figure.savefig(path, dpi=DPI, facecolor=figure.get_facecolor(), metadata={})
         return Path(path)
 
-    def figure(self, theme: str = "light") -> Any:
+    def figure(self, theme: str = "light") -> "Figure":
         """Return a Matplotlib figure.
 
         Parameters
@@ -116,7 +124,10 @@ class Picture:
         return figure
 
     def _repr_html_(self) -> str:
-        light, dark = (_embedded(self.figure(theme)) for theme in ("light", "dark"))
+        try:
+            light, dark = (_embedded(self.figure(theme)) for theme in ("light", "dark"))
+        except MissingExtra as missing:
+            return notebook.paragraphs(repr(self), str(missing))
         words = "; ".join(f"{line.label} {line.text}".strip() for panel in self._panels for line in panel.lines)
         return (
             f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
@@ -237,7 +248,7 @@ def _gutters(panel: Panel) -> tuple[float, float]:
     return left, right
 
 
-def _embedded(figure: Any) -> str:
+def _embedded(figure: "Figure") -> str:
     written = BytesIO()
     figure.savefig(written, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"

@@ -23,7 +23,7 @@ MORE = 100  # ordinary answers: how far a price looks ahead
 def require_affordable(cost: Cost, terms: Terms, spent: Spent) -> None:
     """Raise BudgetExhausted if a question of this cost takes more than is left."""
     if not _fits(cost, terms, spent):
-        raise too_dear(cost, terms, spent)
+        raise too_expensive(cost, terms, spent)
 
 
 def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
@@ -31,7 +31,7 @@ def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
     return enough or not terms.ends
 
 
-def too_dear(cost: Cost, terms: Terms, spent: Spent) -> BudgetExhausted:
+def too_expensive(cost: Cost, terms: Terms, spent: Spent) -> BudgetExhausted:
     """Return the refusal of a question that costs more than is left."""
     needed = terms.worth(cost.charge, cost.intervals)
     left = terms.answers_left(spent.charge, spent.intervals)
@@ -148,7 +148,18 @@ class Price:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Price":
-        """Read the `values` that `to_dict` wrote."""
+        """Rebuild a price.
+
+        Parameters
+        ----------
+        values
+            What `to_dict` wrote.
+
+        Returns
+        -------
+        Price
+            The same price.
+        """
         later = None if values["later"] is None else tuple(values["later"])
         widths = tuple((share, margin) for share, margin in values["widths"])
         return cls(**{**values, "later": later, "widths": widths})

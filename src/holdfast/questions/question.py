@@ -405,7 +405,7 @@ class Context:
         """Return the identity of a question about `query`, from this many `draws`."""
         return identity_of(query, None if draws == self.rows_per_query else draws, self.mechanism)
 
-    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
+    def naming_published(self, question: Question, columns: Sequence[str]) -> Question:
         """Return the question; its text names those of these columns whose values are published."""
         names = [name for name in columns if name in self.schema and self.schema[name].published]
         if not names:

@@ -58,7 +58,7 @@ Found = tuple[float, Interval]  # an estimate, and its interval
 
 ROUGH, OFFSET = 1 / 8, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean that is only a step
 PILOT = 1 / 32  # draws, in ordinary answers, that show where values lie; as many again show how far they spread
-PILOT_SAW = 8  # coins of the former that must have come up either way; fewer tell too little
+PILOT_LEAST = 8  # coins of the former that must have come up either way; fewer say too little
 APART = 2.5  # values are cut at their center, and this many mean deviations on either side of it
 SPREAD_OUT = 0.6  # of the largest mean deviation with this center, that of zeros and ones: beyond, cuts do not help
 LEAST_DEVIATION = 1 / 500  # of the range: what few draws show is no finer
@@ -108,7 +108,7 @@ class Stages(ABC):
         center = min(1.0, max(0.0, self.rough(FIRST, PILOT)))
         deviation = max(LEAST_DEVIATION, self.deviation(center, PILOT / 2))
         seen = self.count(PILOT) * min(center, 1 - center)
-        if seen < PILOT_SAW or deviation > SPREAD_OUT * 2 * center * (1 - center):
+        if seen < PILOT_LEAST or deviation > SPREAD_OUT * 2 * center * (1 - center):
             return center, []
         return center, [-APART * deviation, 0.0, APART * deviation]
 

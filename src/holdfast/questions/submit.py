@@ -24,8 +24,8 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Forecast
 
 LONGEST_NAME = 100  # characters
 NOT_COMPARED = (
-    "as far as the two cells tell; row by row would tell on how many secret cases the two differ, which everybody's"
-    " intervals would pay for"
+    "as far as the two cells show; a comparison row by row would reveal on how many secret cases the two differ, and"
+    " widen everybody's intervals"
 )
 SUM_TO_ONE = 1e-4  # how far the sum of class probabilities may be from 1, since files round them
 
@@ -147,7 +147,7 @@ def submit(
     *,
     name: Annotated[str | None, About(ShortText(), "What the submission is called in the standings.")] = None,
 ) -> Question:
-    """Say whether `predictions` for the rows of a board are better than the best so far, with an interval.
+    """Return whether `predictions` for the rows of a board are better than the best so far, with an interval.
 
     Parameters
     ----------

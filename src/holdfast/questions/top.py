@@ -392,7 +392,7 @@ def _of_declared(
         run=run,
         work=work,
     )
-    return context.said_published(question, value.columns)
+    return context.naming_published(question, value.columns)
 
 
 def _checked(alphabet: str) -> str:

@@ -40,7 +40,7 @@ def count(
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
 ) -> Question:
-    """Return how many of the population `query` is true for.
+    """Return for how many of the population `query` is true.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def units(
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
 ) -> Question:
-    """Return the share of units with a row such that `query`, or the mean over units of a sum up to a `cap`.
+    """Return the share of units with a row for which `query` is true, or the mean per unit of a sum up to a `cap`.
 
     For data that were opened with `unit=`. A unit is drawn and all its rows are read. For single rows of units, use
     `mean`.

@@ -263,9 +263,9 @@ class Content:
                 np.multiply(bits, key, out=each)
             np.add(total, each, out=total)
         for shift, factor in _ROUNDS:
-            _stir(total, each, shift, factor)
+            _mix(total, each, shift, factor)
         first = int(total.sum())
-        _stir(total, each, *_ONCE_MORE)
+        _mix(total, each, *_ONCE_MORE)
         return first, int(total.sum())
 
     def fingerprint(self) -> str:
@@ -321,7 +321,7 @@ def _bits(part: Part, height: int) -> NDArray[np.uint64]:
     return bits
 
 
-def _stir(x: NDArray[np.uint64], each: NDArray[np.uint64], shift: int, factor: int) -> None:
+def _mix(x: NDArray[np.uint64], each: NDArray[np.uint64], shift: int, factor: int) -> None:
     """Mix bits in place: high into low by a shift, low into high by multiplying. One round of `mix`."""
     np.right_shift(x, np.uint64(shift), out=each)
     np.bitwise_xor(x, each, out=x)

@@ -86,6 +86,11 @@ def open_rows(
     unit
         The column that says which rows belong together, such as "patient". Then units are drawn and counted, not rows,
         and rows of a unit may depend on each other; the column itself cannot be asked about. A folder remembers it.
+
+    Returns
+    -------
+    RowSource
+        The rows, for `Session` and others that take a table.
     """
     complete = _column_names(complete)
     dialect = dialect_of(types, separator, encoding, null_values, decimal)

@@ -266,9 +266,9 @@ class AskService:
             prices = served.session.price_sql(text)
         left, of_theirs = self.left(served, token), sum(map(of_quota, prices.each))
         if not prices.affordable:
-            raise _too_dear_select(BudgetExhausted, "budget", prices.answers, left["answers"])
+            raise _too_expensive_select(BudgetExhausted, "budget", prices.answers, left["answers"])
         if left["quota"] is not None and of_theirs > left["quota"]:
-            raise _too_dear_select(QuotaExhausted, "quota", of_theirs, left["quota"])
+            raise _too_expensive_select(QuotaExhausted, "quota", of_theirs, left["quota"])
         return selected, [self.questions.read(question) for question in selected.questions]
 
 
@@ -468,7 +468,7 @@ def digest(*parts: str) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _too_dear_select(refusal: type[BudgetExhausted], payer: str, cost: int, left: int) -> HoldfastError:
+def _too_expensive_select(refusal: type[BudgetExhausted], payer: str, cost: int, left: int) -> HoldfastError:
     return refusal(
         f"The {payer} cannot pay for this SELECT: it costs {write_answers(cost)}, and {left:,} are left."
         " Ask for fewer groups.",

@@ -72,6 +72,11 @@ class Calls:
         ----------
         query, kind, idempotency_key, **options
             As for `Session.ask`; only text and built-in losses can be sent.
+
+        Returns
+        -------
+        AnyAnswer
+            An answer of that kind.
         """
         return self._kind(kind_named(kind), (query,), options, idempotency_key)
 
@@ -98,6 +103,11 @@ class Calls:
         ----------
         query, kind, **options
             As for `ask`.
+
+        Returns
+        -------
+        AnyAnswer
+            An answer of that kind, which means nothing.
         """
         return Call("POST", self._path("dry-run"), _answered, _question(kind_named(kind), (query,), options))
 
@@ -109,6 +119,11 @@ class Calls:
         questions
             As for `Session.ask_many`: texts, or dicts with the kind and the options of a question. A `Questions` is
             registered first.
+
+        Returns
+        -------
+        Answers
+            Their answers, in the same order.
         """
         asks = _listed(questions)
 
@@ -138,6 +153,11 @@ class Calls:
         ----------
         text
             The statement, as for `Session.sql`.
+
+        Returns
+        -------
+        DataFrame
+            As from `Session.sql`.
         """
 
         return Call("POST", self._path("sql"), read_table, {"sql": text}, uuid.uuid4().hex)
@@ -177,7 +197,13 @@ class Calls:
         return Call("GET", self._path("head"), lambda payload: payload["head"] and Head(**payload["head"]))
 
     def _receipt(self, answer: AnyAnswer | int) -> Call[Receipt]:
-        """Return the proof that an answer is in the ledger."""
+        """Return the proof that an answer is in the ledger.
+
+        Parameters
+        ----------
+        answer
+            An answer, or its number.
+        """
         seq = answer.seq if isinstance(answer, AnyAnswer) else answer
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")

@@ -124,7 +124,15 @@ def _described(method: M, call: Callable[..., Any]) -> M:
 
 @check.public
 class RemoteSession(Verbs, Calls):
-    """A `dataset` on a server, asked through an `http` client. Verbs, answers and errors are those of `Session`."""
+    """A dataset on a server. Verbs, answers and errors are those of `Session`.
+
+    Parameters
+    ----------
+    http
+        A client for the API of the server; `connect` makes one.
+    dataset
+        The name of the dataset.
+    """
 
     def __init__(self, http: "httpx.Client", dataset: str) -> None:
         super().__init__(dataset)
@@ -143,7 +151,13 @@ class RemoteSession(Verbs, Calls):
     _ask_kind = _sent(Calls._kind)
 
     def flip(self, query: str) -> int:
-        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
+        """Return 0 or 1, with expectation near the share of rows for which a condition is true.
+
+        Parameters
+        ----------
+        query
+            A condition on one row, as text.
+        """
         return self.flips(query, 1).bits[0]
 
     @property
@@ -198,7 +212,15 @@ class RemoteSession(Verbs, Calls):
 
 
 class AsyncRemoteSession(AsyncVerbs, Calls):
-    """A `dataset` on a server, asked through an async `http` client: `await data.mean(...)`, `await data.budget()`."""
+    """A dataset on a server, to be awaited: `await data.mean(...)`, `await data.budget()`.
+
+    Parameters
+    ----------
+    http
+        An async client for the API of the server; `connect_async` makes one.
+    dataset
+        The name of the dataset.
+    """
 
     def __init__(self, http: "httpx.AsyncClient", dataset: str) -> None:
         super().__init__(dataset)
@@ -221,7 +243,13 @@ class AsyncRemoteSession(AsyncVerbs, Calls):
     _ask_kind = _awaited(Calls._kind)
 
     async def flip(self, query: str) -> int:
-        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
+        """Return 0 or 1, with expectation near the share of rows for which a condition is true.
+
+        Parameters
+        ----------
+        query
+            A condition on one row, as text.
+        """
         return (await self.flips(query, 1)).bits[0]
 
     async def close(self) -> None:

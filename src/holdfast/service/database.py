@@ -155,7 +155,7 @@ def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
         engine = sa.create_engine(url, connect_args={"timeout": LOCK_TIMEOUT, "check_same_thread": False}, **POOL)
         statements = ["PRAGMA journal_mode=WAL", f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"]
     else:
-        engine = sa.create_engine(url.update_query_dict(_unless_said(url)), pool_pre_ping=True, **POOL)
+        engine = sa.create_engine(url.update_query_dict(_default_timeouts(url)), pool_pre_ping=True, **POOL)
         statements = [f"SET synchronous_commit TO {'on' if durable else 'off'}"]
 
     @sa.event.listens_for(engine, "connect")
@@ -169,7 +169,7 @@ def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
     return engine
 
 
-def _unless_said(url: sa.URL) -> dict[str, str]:
+def _default_timeouts(url: sa.URL) -> dict[str, str]:
     """Return the timeouts of the connection, except those that the URL sets."""
     return {name: str(most) for name, most in AWAY.items() if name not in url.query}
 

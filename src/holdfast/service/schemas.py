@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic.json_schema import models_json_schema
 
 from holdfast.errors import HoldfastError, InvalidArgument
-from holdfast.optimize.features import Bounds
-from holdfast.optimize.losses import BUILT_IN
+from holdfast.optimize.features import Bounds, Features
+from holdfast.optimize.formulas import BUILT_IN
 from holdfast.queries.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.answer import Record
@@ -170,7 +170,7 @@ def json_type(form: Form) -> Any:
 def _loss_model() -> type[BaseModel]:
     """Return the model of a built-in loss: its name, and the settings that any of them has."""
     types: dict[Any, Any] = {
-        Any: Annotated[dict[QueryText, Pair | None], Sized] | Annotated[list[QueryText], Sized],  # the features
+        Features: Annotated[dict[QueryText, Pair | None], Sized] | Annotated[list[QueryText], Sized],
         str: QueryText,
         Bounds: Pair | None,
         float: Number,

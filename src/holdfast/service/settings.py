@@ -29,6 +29,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, RowsPerQuery
 from holdfast.guarantees.request import Queries
+from holdfast.schema import Category
 from holdfast.session.beside import Declarations
 
 PREFIX = "HOLDFAST_"
@@ -56,7 +57,7 @@ class DatasetSettings:
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests only
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    categories: Mapping[str, Sequence[Any] | str] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[Category] | str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     complete: Sequence[str] = ()
     unit: str | None = None

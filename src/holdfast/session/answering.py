@@ -44,7 +44,7 @@ from holdfast.questions.answer import AnyAnswer, Record
 from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, together_of
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
-from holdfast.questions.price import Price, require_affordable, too_dear
+from holdfast.questions.price import Price, require_affordable, too_expensive
 from holdfast.questions.question import NOTHING_SPENT, Drawing, Finish, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
@@ -190,7 +190,7 @@ class Answering:
             return self.ledger.reserve_all(costs, asking)
         except BudgetExhausted:  # worded in the guarantee's internal units: say it in answers
             standing.draws.refuse(costs)
-            raise too_dear(total, standing.plan.terms, self.ledger.spent) from None
+            raise too_expensive(total, standing.plan.terms, self.ledger.spent) from None
 
     def _taken(self) -> tuple[int, int]:
         taken = self.ledger.taken

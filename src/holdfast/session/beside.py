@@ -41,7 +41,7 @@ from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import EXPLORE
 from holdfast.rows.source import RowSource
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Category, Column, Schema, Type
 
 PUBLISHED = "published"
 DECLARED = ("bounds", "categories", "labels")
@@ -54,7 +54,7 @@ class Declarations:
     """Declarations by column, as they were given."""
 
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    categories: Mapping[str, Sequence[Any] | str] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[Category] | str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None  # the file that says so, for refusals
 

@@ -247,8 +247,8 @@ def _warn_of_names(frame: pl.DataFrame) -> None:
         plain = kind.is_integer() or isinstance(kind, pl.String | pl.Datetime | pl.Categorical | pl.Enum)
         if plain and column.len() >= LEAST and column.n_unique() == column.len():
             check.warn(
-                f"Column {column.name!r} differs in every row. If it names rows, those seen tell which are held, so"
-                f" ask nothing about it. A table is split once; next time, id={column.name!r} leaves it out.",
+                f"Column {column.name!r} differs in every row. If it names rows, those seen reveal which are held: do"
+                f" not ask about it. A table is split once; next time, id={column.name!r} leaves it out.",
                 NamesRows,
             )
 

@@ -34,7 +34,7 @@ from holdfast.randomness import Randomness
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
-from holdfast.schema import Schema
+from holdfast.schema import Category, Schema
 from holdfast.session.answering import Answering
 from holdfast.session.beside import declare, ledger_beside, witnesses_beside
 
@@ -110,7 +110,7 @@ class Session(Verbs):
         complete: Collection[str] = (),
         unit: str | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        categories: Mapping[str, Sequence[Any] | str] | None = None,
+        categories: Mapping[str, Sequence[Category] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         if queries is not None and margin is not None:
@@ -165,7 +165,13 @@ class Session(Verbs):
         return self.answering.ask(kind, args, options)
 
     def flip(self, query: QueryLike) -> int:
-        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
+        """Return 0 or 1, with expectation near the share of rows for which a condition is true.
+
+        Parameters
+        ----------
+        query
+            A condition on one row.
+        """
         return self.flips(query, 1).bits[0]
 
     def ask(
@@ -209,6 +215,11 @@ class Session(Verbs):
         questions
             Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
             A `Questions` list is registered first, so the history shows which questions were fixed beforehand.
+
+        Returns
+        -------
+        Answers
+            Their answers, in the same order.
         """
         if isinstance(questions, Questions):
             self.price_many(questions)  # a list that cannot be paid for must not be registered
@@ -295,6 +306,11 @@ class Session(Verbs):
         ----------
         query, kind, **options
             As for `ask`.
+
+        Returns
+        -------
+        AnyAnswer
+            An answer of that kind, which means nothing.
         """
         return self.answering.dry_run(kind_named(kind), (query,), options)
 
@@ -331,7 +347,13 @@ class Session(Verbs):
         return self.answering.analyst
 
     def receipt(self, answer: AnyAnswer | int) -> Receipt:
-        """Return a proof that an answer is in the ledger, which a third party can check against a published head."""
+        """Return a proof that an answer is in the ledger, which a third party can check against a published head.
+
+        Parameters
+        ----------
+        answer
+            An answer, or its number.
+        """
         seq = answer.seq if isinstance(answer, AnyAnswer) else answer
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
@@ -353,6 +375,11 @@ class Session(Verbs):
         """Return the same session for another analyst: same data and ledger, but their name on the answers.
 
         This session keeps the ledger; closing the returned one does nothing.
+
+        Parameters
+        ----------
+        analyst
+            The name; None for none.
         """
         check_analyst(analyst)
         other = copy(self)
@@ -384,17 +411,27 @@ class Session(Verbs):
 
     def __repr__(self) -> str:
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
-        shared = f"\n{SHARES} {self.budget}." if self._shared else ""
+        shared = f"\n{SHARES} {self._last_seen}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
-        plan = self.answering.plan.standing.plan  # as last seen: printing asks no ledger
+        plan = self.answering.plan.standing.plan  # as last seen, like the budget: printing reads no ledger
         forgotten = f"\n{FORGOTTEN}" if self._forgotten else ""
         return f"Session on {self._rows.name} ({count}).{seeded}\n{plan.sentence}{shared}{forgotten}"
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")
-        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
+        return notebook.paragraphs(title, *sentences.split("\n")) + self._last_seen._repr_html_()
+
+    @property
+    def _last_seen(self) -> Budget:
+        return Budget.of(self.answering.plan.standing.plan.standing, *self._ledger.last_seen)
 
     def explore(self, data: Table) -> None:
-        """Use these `data`, which anybody may look at, to compute guesses that checks leave out."""
+        """Use other data to compute guesses that checks leave out.
+
+        Parameters
+        ----------
+        data
+            A table that anybody may look at.
+        """
         rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
         self.answering.plan.explore(rows)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -29,11 +29,13 @@ from holdfast.optimize.fit import AUTO, LOOKS
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
 from holdfast.queries.node import identifier, literal_text
 from holdfast.questions.answer import Answer
+from holdfast.schema import Category
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
+Label = Category | np.generic  # one of `classes_`, or as Python writes it
 LEAST_ROWS = 20  # fewest rows for which the information guarantee can plan
 FEW_CLIPPED = 0.05  # of a feature's values: as many as few standard deviations leave out are clipped without a word
 
@@ -44,26 +46,7 @@ class ClippedFeatures(UserWarning):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """The parameters, and the two ways to learn.
-
-    Parameters
-    ----------
-    bounds
-        The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
-    radius
-        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto" searches for a radius, for the
-        price of six more answers per model.
-    l2
-        The factor of half the squared norm of the scaled weights.
-    iterations, rows_per_coordinate, average
-        What to spend, and which points of the descent are averaged; as for `Session.minimize`.
-    confidence
-        The confidence of the session that `fit` opens.
-    fits
-        How many different fits to the same rows, by any estimators, that session is planned for.
-    random_state
-        Makes the session that `fit` opens reproducible, for tests: each has its own budget.
-    """
+    """The parameters, which `LogisticRegression` describes, and the two ways to learn."""
 
     bounds: Bounds | Mapping[str, Bounds] = (-3.0, 3.0)
     radius: float | str = 5.0
@@ -127,7 +110,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 ClippedFeatures,
             )
 
-    def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
+    def _own_session(self, X: Array, y: NDArray[Any], targets: int) -> tuple[Session, list[str]]:
         """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy.
 
         Searching for a radius takes a few more.
@@ -175,11 +158,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     # -- predicting ---------------------------------------------------------------------------------------------
 
-    def _linear(self, X: Any) -> Array:
+    def _linear(self, X: ArrayLike) -> Array:
         """Return <weights, features> plus intercept for every weight vector; features are clipped as in learning."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores: Array = np.clip(X, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
+        matrix: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        scores: Array = np.clip(matrix, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
 
@@ -190,16 +173,29 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     holds although the model was fitted to the same rows. After `fit_session`, use `scorer` to ask for it.
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from these rows; all fits of this process to them share one budget."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from these rows; all fits of this process to them share one budget.
+
+        Parameters
+        ----------
+        X
+            The features of each row; values outside `bounds` are clipped.
+        y
+            The label of each row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        matrix, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise InvalidArgument(f"y must have at least 2 classes; got {len(self.classes_)} class.", name="y")
         binary = len(self.classes_) == 2
         asked = 1 if binary else len(self.classes_)
-        session, (*features, column) = self._own_session(X, codes == 1 if binary else codes, asked)
+        session, (*features, column) = self._own_session(matrix, codes == 1 if binary else codes, asked)
         targets = [column] if binary else [f"{identifier(column)} = {code}" for code in range(asked)]
         self._learn_once(session, features, targets, column)
         return self
@@ -222,12 +218,25 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self.certified_accuracy_ = answer
 
     def fit_session(
-        self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Any] = (False, True)
+        self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Label] = (False, True)
     ) -> Self:
-        """Learn from the rows of a session. `classes` are declared, never read from the data.
+        """Learn from the rows of a session.
 
-        With the default classes, `target` is a yes-or-no column or expression; with others, a column that contains
-        them. Two classes need one fit; more need one fit each.
+        Parameters
+        ----------
+        session
+            What is asked.
+        features
+            Columns of the session.
+        target
+            With the default classes, a yes-or-no column or expression; with others, a column that contains them.
+        classes
+            All labels: declared, never read from the data. Two need one fit; more need one fit each.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         labels = np.array(list(classes))
         if len(labels) < 2 or len(np.unique(labels)) < len(labels):
@@ -242,13 +251,25 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self._set_features(features)
         return self
 
-    def decision_function(self, X: Any) -> Array:
-        """Return scores: one per row for two classes, one per row and class otherwise."""
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return scores: one per row for two classes, one per row and class otherwise.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         scores = self._linear(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the largest score."""
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the class with the largest score.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         check_is_fitted(self)
         scores = self.decision_function(X)
         winners = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -257,13 +278,38 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class LogisticRegression(LinearClassifier):
-    """Logistic regression by descent on coins."""
+    """Logistic regression by descent on coins.
+
+    Parameters
+    ----------
+    bounds
+        The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
+    radius
+        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto" searches for a radius, for the
+        price of six more answers per model.
+    l2
+        The factor of half the squared norm of the scaled weights.
+    iterations, rows_per_coordinate, average
+        What to spend, and which points of the descent are averaged; as for `Session.minimize`.
+    confidence
+        The confidence of the session that `fit` opens.
+    fits
+        How many different fits to the same rows, by any estimators, that session is planned for.
+    random_state
+        Makes the session that `fit` opens reproducible, for tests: each has its own budget.
+    """
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
         return Logistic(features, target, l2=self.l2)
 
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class; with more than two, each class's own probability, normalized."""
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the probability of each class; with more than two, each class's own probability, normalized.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             yes = expit(scores)
@@ -272,14 +318,28 @@ class LogisticRegression(LinearClassifier):
         probabilities: Array = each / each.sum(axis=1, keepdims=True)
         return probabilities
 
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`."""
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Return the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearSVC(LinearClassifier):
-    """A linear support vector machine; the corner of the hinge is rounded over a width of `smoothing`."""
+    """A linear support vector machine; the corner of the hinge is rounded.
+
+    Parameters
+    ----------
+    bounds, radius, l2, iterations, rows_per_coordinate, average, confidence, fits, random_state
+        As for `LogisticRegression`.
+    smoothing
+        The width over which the corner of the hinge is rounded.
+    """
 
     smoothing: float = 0.5
 
@@ -289,11 +349,16 @@ class LinearSVC(LinearClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Least squares for a target with declared bounds `target_within`; predictions are clipped to them.
+    """Least squares for a target with a declared range.
 
-    `fit`, which gets the targets, refuses values outside the bounds unless `clip` is true; then they count as the
-    nearer bound. `fit_session` does not check, which would read data: it always clips, like every question of a
-    session.
+    Parameters
+    ----------
+    bounds, radius, l2, iterations, rows_per_coordinate, average, confidence, fits, random_state
+        As for `LogisticRegression`.
+    target_within
+        The range of the target; predictions are clipped to it.
+    clip
+        Whether `fit` clips targets to that range, instead of refusing those outside.
     """
 
     target_within: Bounds = (-3.0, 3.0)
@@ -303,23 +368,51 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
         return Squared(features, target, target_within=self.target_within, l2=self.l2)
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from these rows; all fits of this process to them share one budget."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from these rows; all fits of this process to them share one budget.
+
+        Parameters
+        ----------
+        X
+            The features of each row; values outside `bounds` are clipped.
+        y
+            The target of each row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        matrix, values = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = check.interval("target_within", self.target_within)
-        outside = int(((y < low) | (y > high)).sum())
+        outside = int(((values < low) | (values > high)).sum())
         if outside and not self.clip:
             raise InvalidArgument(
-                f"{outside:,} of {len(y):,} targets lie outside target_within=({low:g}, {high:g}). Declare the range"
-                " you mean, or pass clip=True to fit the model to targets clipped to it.",
+                f"{outside:,} of {len(values):,} targets lie outside target_within=({low:g}, {high:g}). Declare the"
+                " range you mean, or pass clip=True to fit the model to targets clipped to it.",
                 name="target_within",
             )
-        session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
+        session, (*features, column) = self._own_session(matrix, np.asarray(values, dtype=np.float64), 1)
         self._learn_once(session, features, [column], column)
         return self
 
     def fit_session(self, session: Session, features: Sequence[str], target: str) -> Self:
-        """Learn from the rows of a session; `target` is a column or an expression."""
+        """Learn from the rows of a session.
+
+        Parameters
+        ----------
+        session
+            What is asked.
+        features
+            Columns of the session.
+        target
+            A column or an expression. Values outside `target_within` are clipped: to refuse them would read data.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         self._learn(session, list(features), [target])
         self._set_features(features)
         return self
@@ -328,14 +421,30 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         super()._learn(session, features, targets)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions, clipped to the target's bounds."""
+    def predict(self, X: ArrayLike) -> Array:
+        """Return predictions, clipped to the target's range.
+
+        Parameters
+        ----------
+        X
+            One row of features for each case.
+        """
         return np.clip(self._linear(X)[:, 0], *self.target_within)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HuberRegressor(LinearRegression):
-    """The same with Huber's loss: quadratic up to `delta` times half the target's range, linear beyond."""
+    """The same with Huber's loss: quadratic for small residuals, linear beyond.
+
+    Parameters
+    ----------
+    bounds, radius, l2, iterations, rows_per_coordinate, average, confidence, fits, random_state
+        As for `LogisticRegression`.
+    target_within, clip
+        As for `LinearRegression`.
+    delta
+        The residual, as a part of half the target's range, beyond which the loss is linear.
+    """
 
     delta: float = 0.25
 

@@ -12,35 +12,27 @@ beyond. A search whose guesses hold costs next to nothing, however long it is.
 `confusion` and `calibration` show how a classifier errs: one histogram counts the rows in each cell (actual and
 predicted label), for the price of one answer per cell. Precision, recall and F1 are ratios of these shares; their
 ranges over all values that the four intervals allow hold together with all other answers of the session.
-
-On a board, every score is a submission; the board reveals it only if it is better than all before:
-
-    search = GridSearchCV(model, grid, scoring=board_scorer(board, cases, ids), cv=ShuffleSplit(1))
-
-The model predicts the board's cases, which are public, and its predictions are submitted. The search selects the model
-that climbed highest; `answers` has the intervals.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from holdfast import check
-from holdfast.board import Board
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.statistic import TOO_HIGH, TOO_LOW
 from holdfast.questions.answer import Answer
 from holdfast.questions.check import ERRORS, CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.mean import GroupsAnswer
-from holdfast.questions.submit import SubmitAnswer, metric_of
 from holdfast.session.session import Session
+from holdfast.sklearn.estimators import Label
 
 Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
@@ -48,19 +40,46 @@ SHARES = ("accuracy", "precision", "recall", "f1", "roc_auc")
 METRICS = (*SHARES, "brier", "log_loss", "absolute_error", "squared_error")
 
 
+class Predictor(Protocol):
+    """What is scored: a fitted model, of scikit-learn or one that predicts like those, whatever it takes as inputs."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a prediction for each row."""
+
+
+class Classifier(Predictor, Protocol):
+    """What metrics of probabilities and of ranks need in addition."""
+
+    classes_: NDArray[Any]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each of `classes_`, for each row."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores; needed only in place of probabilities."""
+
+
 @dataclass
 class Scorer:
-    """A callable for `scoring=`. Errors and losses are negated, since for scikit-learn greater is better."""
+    """A callable for `scoring=`. Errors and losses are negated, since for scikit-learn greater is better.
+
+    Parameters
+    ----------
+    session, metric, features, target, most, positive
+        As for `scorer`.
+    answers
+        All scores so far, with their intervals.
+    """
 
     session: Session
     metric: str
     features: tuple[str, ...]
     target: str
     most: float  # losses and errors are clipped to [0, most]
-    positive: Any = True  # which label counts as 1; accuracy and errors need none
+    positive: Label = True  # which label counts as 1; accuracy and errors need none
     answers: list[Answer | CheckAnswer] = field(default_factory=list)
 
-    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
+    def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """Ask the session how good the estimator is on the population; X and y are for sessions that check guesses."""
         if only_checks(self.session):
             return self._checked(estimator, X, y)
@@ -75,13 +94,14 @@ class Scorer:
         self.answers.append(answer)
         return answer.value if self.metric in SHARES else -answer.value
 
-    def _checked(self, estimator: Any, X: Any, y: Any) -> float:
+    def _checked(self, estimator: Predictor, X: ArrayLike | None, y: ArrayLike | None) -> float:
         """Check the estimator's score on these rows; the margin covers their sampling error and the held rows'."""
         if X is None or y is None:
             raise InvalidArgument("X and y must be given: the estimator's score on them is checked.", name="X")
-        columns = {name: np.asarray(X)[:, place] for place, name in enumerate(self.features)}
-        if hasattr(X, "columns"):
-            columns = {name: np.asarray(X[name]) for name in self.features}
+        given: Any = X  # an array, or a frame of any library
+        columns = {name: np.asarray(given)[:, place] for place, name in enumerate(self.features)}
+        if hasattr(given, "columns"):
+            columns = {name: np.asarray(given[name]) for name in self.features}
         score = self._complete(_ROW_SCORES[self.metric](self, estimator))
         labels = np.asarray(y)
         target = pl.Series(labels.tolist() if labels.dtype.kind == "O" else labels)  # objects: texts or missing values
@@ -108,7 +128,7 @@ class Scorer:
             return score
         return lambda rows: np.clip(np.nan_to_num(score(rows), nan=self.most), 0.0, self.most)
 
-    def _in_group(self, estimator: Any) -> Answer:
+    def _in_group(self, estimator: Predictor) -> Answer:
         """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), increasing in such a share J."""
 
         def both(rows: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -121,7 +141,7 @@ class Scorer:
             return found
         return replace(found, value=_f1(found.value), low=_f1(found.low), high=_f1(found.high))
 
-    def _area(self, estimator: Any) -> Answer:
+    def _area(self, estimator: Predictor) -> Answer:
         """Rank by the probability of the positive label or, without one, by the decision mapped to [0, 1]."""
         within, known = (0.0, 1.0), self._known
         if hasattr(estimator, "predict_proba"):
@@ -129,8 +149,9 @@ class Scorer:
             return self.session.auc(chance, self._positive, within=within, where=known)
 
         def squeezed(rows: pl.DataFrame) -> Array:
-            decisions = np.asarray(estimator.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
-            return np.asarray(expit(decisions if self.positive == estimator.classes_[-1] else -decisions))
+            ranking = cast(Classifier, estimator)
+            decisions: Array = np.asarray(ranking.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
+            return np.asarray(expit(decisions if self.positive == ranking.classes_[-1] else -decisions))
 
         return self.session.auc(squeezed, self._positive, within=within, where=known)
 
@@ -141,33 +162,70 @@ class Scorer:
     def _known(self, rows: pl.DataFrame) -> pl.Series:
         return rows.get_column(self.target).is_not_null()
 
-    def predicted(self, estimator: Any, rows: pl.DataFrame) -> NDArray[np.bool_]:
-        """Return whether the estimator predicts the positive label."""
+    def predicted(self, estimator: Predictor, rows: pl.DataFrame) -> NDArray[np.bool_]:
+        """Return whether the estimator predicts the positive label.
+
+        Parameters
+        ----------
+        estimator
+            A fitted model.
+        rows
+            Rows with the columns of the session.
+        """
         return np.asarray(np.asarray(estimator.predict(self.inputs(estimator, rows))) == self.positive)
 
-    def inputs(self, estimator: Any, rows: pl.DataFrame) -> Any:
-        """Return the estimator's inputs: finite numbers, with names if it was fitted with names."""
+    def inputs(self, estimator: Predictor, rows: pl.DataFrame) -> Array | pl.DataFrame:
+        """Return the estimator's inputs: finite numbers, with names if it was fitted with names.
+
+        Parameters
+        ----------
+        estimator
+            A fitted model.
+        rows
+            Rows with the columns of the session.
+        """
         columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
-        matrix = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
+        matrix: Array = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
         np.clip(matrix, -LARGEST, LARGEST, out=matrix)  # trees refuse larger values, and retries are slow
         if not hasattr(estimator, "feature_names_in_"):
             return matrix
         return pl.DataFrame(matrix, schema=list(self.features))
 
     def targets(self, rows: pl.DataFrame) -> Array:
-        """Return the target of rows as numbers; NaN where it is missing."""
+        """Return the target of rows as numbers; NaN where it is missing.
+
+        Parameters
+        ----------
+        rows
+            Rows with the columns of the session.
+        """
         numbers: Array = rows.get_column(self.target).cast(pl.Float64, strict=False).to_numpy()
         return numbers
 
     def positives(self, rows: pl.DataFrame) -> Array:
-        """Return 1 where the target is the positive label, 0 where it is another; NaN where it is missing."""
+        """Return 1 where the target is the positive label, 0 where it is another; NaN where it is missing.
+
+        Parameters
+        ----------
+        rows
+            Rows with the columns of the session.
+        """
         numbers: Array = self._positive(rows).cast(pl.Float64).to_numpy()
         return numbers
 
-    def probability(self, estimator: Any, rows: pl.DataFrame) -> Array:
-        """Return the estimator's probability of the positive label."""
-        column = list(estimator.classes_).index(self.positive)
-        chances: Array = estimator.predict_proba(self.inputs(estimator, rows))[:, column]
+    def probability(self, estimator: Predictor, rows: pl.DataFrame) -> Array:
+        """Return the estimator's probability of the positive label.
+
+        Parameters
+        ----------
+        estimator
+            A fitted model.
+        rows
+            Rows with the columns of the session.
+        """
+        classifier = cast(Classifier, estimator)
+        column = list(classifier.classes_).index(self.positive)
+        chances: Array = classifier.predict_proba(self.inputs(estimator, rows))[:, column]
         return chances
 
 
@@ -179,7 +237,7 @@ def only_checks(session: Session) -> bool:
     return session.plan.standing.only_kind is not None
 
 
-def _accuracy(score: Scorer, estimator: Any) -> RowScore:
+def _accuracy(score: Scorer, estimator: Predictor) -> RowScore:
     def right(rows: pl.DataFrame) -> Any:
         predicted = pl.Series(np.asarray(estimator.predict(score.inputs(estimator, rows))))
         return (rows.get_column(score.target) == predicted).fill_null(False)
@@ -187,11 +245,11 @@ def _accuracy(score: Scorer, estimator: Any) -> RowScore:
     return right
 
 
-def _brier(score: Scorer, estimator: Any) -> RowScore:
+def _brier(score: Scorer, estimator: Predictor) -> RowScore:
     return lambda rows: (score.probability(estimator, rows) - score.positives(rows)) ** 2
 
 
-def _log_loss(score: Scorer, estimator: Any) -> RowScore:
+def _log_loss(score: Scorer, estimator: Predictor) -> RowScore:
     def loss(rows: pl.DataFrame) -> Any:
         chance, yes = score.probability(estimator, rows), score.positives(rows)
         given = np.where(yes == 1, chance, 1 - chance) + 0 * yes  # NaN if the label is missing
@@ -200,11 +258,11 @@ def _log_loss(score: Scorer, estimator: Any) -> RowScore:
     return loss
 
 
-def _absolute_error(score: Scorer, estimator: Any) -> RowScore:
+def _absolute_error(score: Scorer, estimator: Predictor) -> RowScore:
     return lambda rows: np.abs(estimator.predict(score.inputs(estimator, rows)) - score.targets(rows))
 
 
-def _squared_error(score: Scorer, estimator: Any) -> RowScore:
+def _squared_error(score: Scorer, estimator: Predictor) -> RowScore:
     return lambda rows: (estimator.predict(score.inputs(estimator, rows)) - score.targets(rows)) ** 2
 
 
@@ -218,7 +276,7 @@ _GROUPS: dict[str, tuple[Both, Both]] = {  # which share, among which rows
     "recall": (lambda real, predicted: predicted, lambda real, predicted: real),
     "f1": (lambda real, predicted: real & predicted, lambda real, predicted: real | predicted),
 }
-_ROW_SCORES: dict[str, Callable[[Scorer, Any], RowScore]] = {
+_ROW_SCORES: dict[str, Callable[[Scorer, Predictor], RowScore]] = {
     "accuracy": _accuracy,
     "brier": _brier,
     "log_loss": _log_loss,
@@ -234,7 +292,7 @@ def scorer(
     features: Sequence[str],
     target: str,
     most: float | None = None,
-    positive: Any = True,
+    positive: Label = True,
 ) -> Scorer:
     """Return a scorer for scikit-learn that asks the session, one answer per score; precision, recall and F1 take two.
 
@@ -246,7 +304,27 @@ def scorer(
 
     ROC AUC takes 17: it is computed from the shares of positives and of negatives in eight steps of the probability.
 
-    `most` clips log-loss (by default at 5) and errors (where it is required); Brier scores are at most 1 anyway.
+    Parameters
+    ----------
+    session
+        What is asked.
+    metric
+        "accuracy", "precision", "recall", "f1", "roc_auc", "brier", "log_loss", "absolute_error" or
+        "squared_error".
+    features
+        The columns that the model was fitted to.
+    target
+        The column of labels or numbers that it predicts.
+    most
+        What log loss (by default at 5) and errors (where it is required) are clipped to; Brier scores are at most 1
+        anyway.
+    positive
+        Which label counts as 1; accuracy and errors need none.
+
+    Returns
+    -------
+    Scorer
+        A callable for `scoring=`.
     """
     check.one_of("metric", metric, METRICS)
     if only_checks(session) and metric not in _ROW_SCORES:
@@ -271,11 +349,25 @@ def scorer(
 
 
 def confusion(
-    session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True
+    session: Session, estimator: Predictor, *, features: Sequence[str], target: str, positive: Label = True
 ) -> ConfusionAnswer:
     """Return the four cells of a classifier on the population, and precision, recall and F1, for 5 answers.
 
-    `positive` is the label that counts as positive; rows without a label are in no cell.
+    Parameters
+    ----------
+    session
+        What is asked.
+    estimator
+        A fitted classifier.
+    features, target
+        As for `scorer`.
+    positive
+        The label that counts as positive.
+
+    Returns
+    -------
+    ConfusionAnswer
+        The four cells; rows without a label are in none.
     """
     judge = scorer(session, "accuracy", features=features, target=target, positive=positive)
 
@@ -290,12 +382,35 @@ def confusion(
 
 
 def calibration(
-    session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True, bins: int = 5
+    session: Session,
+    estimator: Predictor,
+    *,
+    features: Sequence[str],
+    target: str,
+    positive: Label = True,
+    bins: int = 5,
 ) -> GroupsAnswer:
-    """Return how often the label is positive, by the estimator's probability, in `bins` equal parts of [0, 1].
+    """Return how often the label is positive, by the estimator's probability, in bins of [0, 1].
 
     One question covers all bins, at two answers per bin; the model is calibrated in a bin if the interval meets it.
-    Bins with too few rows say so. Each group is named by the middle of its bin.
+
+    Parameters
+    ----------
+    session
+        What is asked.
+    estimator
+        A fitted classifier.
+    features, target
+        As for `scorer`.
+    positive
+        The label that counts as positive.
+    bins
+        How many bins of equal width.
+
+    Returns
+    -------
+    GroupsAnswer
+        An answer for each bin, named by its middle. Bins with too few rows say so.
     """
     check.whole(2, bins=bins)
     check.at_most("the most bins", 50, bins=bins)
@@ -310,52 +425,3 @@ def calibration(
         return np.asarray(middles)[np.minimum((chance * bins).astype(np.int64), bins - 1)]
 
     return session.mean(positive_label, by=predicted, groups=middles)
-
-
-# -- on a board -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class BoardScorer:
-    """A callable for `scoring=`; greater is better, as scikit-learn expects."""
-
-    board: Board
-    cases: Any
-    ids: Sequence[Any]
-    positive: Any = True  # which label counts as true, where probabilities are scored
-    by: str | None = None
-    answers: list[SubmitAnswer] = field(default_factory=list)
-
-    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
-        """Submit what the estimator predicts; X and y are ignored.
-
-        Returns the worse end of the cell that the board reveals (negated if less is better); if it reveals no cell, the
-        worst value of the metric, since nothing else is known about a submission that was no better.
-        """
-        answer = self.board.submit({"id": np.asarray(self.ids), **self._predictions(estimator)}, by=self.by)
-        self.answers.append(answer)
-        low, high = answer.cell if answer.improved else answer.bounds
-        return low if answer.higher else -high
-
-    def _predictions(self, estimator: Any) -> dict[str, Any]:
-        metric = metric_of(self.board.ladder)
-        if not metric.rule.probability:
-            return {"prediction": np.asarray(estimator.predict(self.cases))}
-        known, chances = list(estimator.classes_), np.asarray(estimator.predict_proba(self.cases))
-        if metric.classes:  # a class the model has never seen has probability 0
-            unseen = np.zeros(len(chances))
-            return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
-        return {"prediction": chances[:, known.index(self.positive)]}
-
-
-def board_scorer(
-    board: Board, cases: Any, ids: Sequence[Any], *, positive: Any = True, by: str | None = None
-) -> BoardScorer:
-    """Return a scorer for scikit-learn that submits to a board.
-
-    `cases` are the public features of the board's rows, and `ids` their ids, in the same order; `positive` is the label
-    whose probability log loss and Brier scores use; `by` names who submits.
-    """
-    if board.ladder.terms.target is None:
-        raise InvalidArgument("board must have labels: a model's predictions are compared with them.", name="board")
-    return BoardScorer(board, cases, ids, positive, by)

@@ -78,7 +78,7 @@ def test_answers_in_expectation_are_values_without_an_interval():
     assert (again.value, again.cached) == (answer.value, True)
 
 
-def test_a_fit_of_noisy_answers_costs_an_answer_for_every_coordinate_and_its_price_says_so_when_it_is_too_dear():
+def test_a_fit_of_noisy_answers_costs_an_answer_for_every_coordinate_and_its_price_says_so_when_it_is_too_expensive():
     loss = Squared({"a": (0, 1)}, "x", intercept=False)
     fit = {"radius": 1, "runs": 6, "iterations": 10}
     data = {"a": np.linspace(0, 1, 600_000), "x": np.arange(600_000) % 2 == 0}

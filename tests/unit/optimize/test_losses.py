@@ -7,7 +7,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument
-from holdfast.optimize.losses import BUILT_IN, LinearLoss, read_loss, write_loss
+from holdfast.optimize.formulas import BUILT_IN, read_loss, write_loss
+from holdfast.optimize.losses import LinearLoss
 from holdfast.optimize.objective import Ball
 from holdfast.schema import Column, Schema, Type
 from own_losses import MeanLoss

@@ -56,7 +56,7 @@ def test_a_list_costs_what_its_questions_cost(session: hf.Session) -> None:
     assert str(prices).endswith("for all of them")
 
 
-def test_a_list_that_is_too_dear_or_wrong_asks_nothing(session: hf.Session) -> None:
+def test_a_list_that_is_too_expensive_or_wrong_asks_nothing(session: hf.Session) -> None:
     with pytest.raises(hf.BudgetExhausted):
         session.ask_many([f"x > 0.{i:03}" for i in range(51)])
     with pytest.raises(hf.UnknownName, match=r"^Question 2: No column 'y'"):

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast.optimize import losses
+from holdfast.optimize import formulas
 from holdfast.optimize.descent import runs_for
 from holdfast.optimize.fit import LOOKS
 from holdfast.optimize.objective import AccuracyAt, domain_of
@@ -309,7 +309,7 @@ BUILT_IN = {
 
 
 def test_every_built_in_loss_has_coefficients_to_test():
-    assert {name.partition(" ")[0] for name in BUILT_IN} == set(losses.BUILT_IN)
+    assert {name.partition(" ")[0] for name in BUILT_IN} == set(formulas.BUILT_IN)
 
 
 @pytest.mark.parametrize(

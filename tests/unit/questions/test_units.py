@@ -46,17 +46,17 @@ WORDS = [
         {"q": 0.5, "within": (0, 9)},
         "0.5 quantile of cost within [0, 9], every unit (patient) alike",
     ),
-    ("units", "late", {}, "share of units (patient) with a row such that late"),
-    ("units", "late", {"having": "any"}, "share of units (patient) with a row such that late"),
-    ("units", "late", {"at_least": 1}, "share of units (patient) with a row such that late"),
-    ("units", "late", {"having": "all"}, "share of units (patient) with all rows such that late"),
-    ("units", "late", {"at_least": 3}, "share of units (patient) with at least 3 rows such that late"),
+    ("units", "late", {}, "share of units (patient) with late in at least 1 row"),
+    ("units", "late", {"having": "any"}, "share of units (patient) with late in at least 1 row"),
+    ("units", "late", {"at_least": 1}, "share of units (patient) with late in at least 1 row"),
+    ("units", "late", {"having": "all"}, "share of units (patient) with late in all rows"),
+    ("units", "late", {"at_least": 3}, "share of units (patient) with late in at least 3 rows"),
     ("units", "cost", {"cap": 60}, "mean over units (patient) of the sum of cost, each up to 60"),
     (
         "units",
         "late",
         {"where": "cost > 3"},
-        "share of units (patient) with a row such that late, among rows where cost > 3",
+        "share of units (patient) with late in at least 1 row, among rows where cost > 3",
     ),
 ]
 

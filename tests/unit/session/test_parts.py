@@ -224,7 +224,7 @@ def test_columns_that_name_rows_are_warned_of_and_cannot_be_asked_about() -> Non
     with pytest.warns(NamesRows) as caught:
         hf.hold_back(table(), seed=1)
     assert str(caught[0].message) == (
-        "Column 'id' differs in every row. If it names rows, those seen tell which are held, so ask nothing about it. A"
+        "Column 'id' differs in every row. If it names rows, those seen reveal which are held: do not ask about it. A"
         " table is split once; next time, id='id' leaves it out."
     )
     _, session = hf.hold_back(table(), id="id", seed=1)

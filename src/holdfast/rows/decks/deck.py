@@ -71,13 +71,15 @@ class UsedFile:
         self._file: int | None = None
         self._closing: finalize[[int], UsedFile] | None = None
         self._last = (b"", UNUSED)  # what this process wrote last
+        self.last_seen = self.read()
 
     def read(self) -> Mark:
         """Return the mark in the file."""
         try:
-            return _read(self._path.read_bytes())
+            self.last_seen = _read(self._path.read_bytes())
         except OSError:
-            return UNUSED
+            self.last_seen = UNUSED
+        return self.last_seen
 
     def note(self, mark: Mark) -> Mark:
         """Write this mark, unless the deck was used further or by another ledger; return the mark before.
@@ -101,6 +103,7 @@ class UsedFile:
                 if found.ledger in ("", mark.ledger) and mark != found:
                     self._last = (_written(mark), mark)
                     os.pwrite(file, self._last[0], 0)
+                    self.last_seen = mark
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
             return found
@@ -305,7 +308,8 @@ class Deck:
         table = self.schema.units_of(len(self))
         if self.kept_count:
             table += f" ({self.kept_count:,} of them kept for checks)"
-        return f"{self.name}: a deck from {table}, {self.left:,} of {self.cards.stop:,} cards left"
+        seen = self._used_here.last_seen  # a printout opens no file
+        return f"{self.name}: a deck from {table}, {self._left_after(seen):,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Refuse: a card is read only by the question that it is reserved for."""
@@ -385,7 +389,10 @@ class Deck:
     @property
     def left(self) -> int:
         """How many cards are left, according to the file `used`."""
-        return max(0, self.cards.stop - self.used.cards)
+        return self._left_after(self.used)
+
+    def _left_after(self, mark: Mark) -> int:
+        return max(0, self.cards.stop - mark.cards)
 
     def reaches(self, end: int) -> bool:
         """Whether the cards go up to number `end`, including cards dealt since the deck was opened."""
