@@ -183,6 +183,7 @@ def test_whoever_is_stopped_counts_as_failed_until_it_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(underway, "PATIENCE", 0.05)
         beginner.send_signal(signal.SIGSTOP)
+        os.waitpid(beginner.pid, os.WUNTRACED)  # until it has stopped: one of its threads may still be answering
         assert checked(two[0]) == (1, 0)
     beginner.send_signal(signal.SIGCONT)
     assert checked(two[0]) == (0, 1)
