@@ -408,8 +408,8 @@ def test_groups_that_would_take_the_whole_session_are_refused_everywhere(
     said["command line"] = json.loads(capsys.readouterr().out)["error"]
     (words,) = set(said.values())
     assert re.fullmatch(
-        r"200 groups at once would take so much of this session that no later answer said anything; ask about at most"
-        r" \d+, or bring more rows\.",
+        r"200 groups at once would take so much of this session that no later answer would say anything; ask"
+        r" about at most \d+, or bring more rows\.",
         words or "",
     )
 

@@ -165,7 +165,9 @@ class Board:
             self.session = Session(rows, ledger=place)
         if not isinstance(self.session.plan.standing, Ladder):
             self.session.close()
-            raise PlanConflict(f"{rows.name} is no board but a session that answers questions. Open it with Session.")
+            raise PlanConflict(
+                f"{rows.name} is not a board: it is a session that answers questions. Open it with Session."
+            )
         self._best: Entry | None = None  # the best submission seen so far, for printouts, which read nothing
         self._follower = Follower(self.session.ledger, self._note)
         self._follow()

@@ -174,7 +174,9 @@ def _groups(part: _Part, items: tuple[Item, ...]) -> tuple[str, ...]:
             continue
         named = items[number - 1 :][:1] if number else ()
         if not named or named[0].aggregate is not None:
-            raise InvalidQuery(f"GROUP BY {one.text} must be the number of a column of the SELECT, no aggregate.")
+            raise InvalidQuery(
+                f"GROUP BY {one.text} must be the number of a column of the SELECT that is not an aggregate."
+            )
         found.append(named[0].text)
     return tuple(found)
 
@@ -330,7 +332,7 @@ def _item(part: _Part) -> Item:
             )
     if called and get_close_matches(called, AGGREGATES, n=1, cutoff=0.8):
         near = get_close_matches(called, AGGREGATES, n=1, cutoff=0.8)[0]
-        raise InvalidQuery(f"{called} is no aggregate here; {near} is. There are {_OFFERED}.")
+        raise InvalidQuery(f"{called} is not an aggregate here; {near} is. There are {_OFFERED}.")
     return Item(part.text, None, (), alias or part.text)
 
 

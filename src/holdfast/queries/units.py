@@ -331,7 +331,7 @@ def build_accepted(
 def _unit_of(schema: Schema, what: str) -> str:
     if schema.unit is None:
         raise InvalidArgument(
-            f"{what} is for data of units, and {schema.dataset} has none. Say which column names them where the data"
+            f"{what} is for data with units, and {schema.dataset} has none. Say which column names them where the data"
             " are opened: unit='patient'.",
             name="unit",
         )

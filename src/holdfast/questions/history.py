@@ -232,7 +232,9 @@ class Standings:
         """
         guarantee = self._standing()
         if guarantee.only_kind != SUBMIT.name:
-            raise NotCovered(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
+            raise NotCovered(
+                f"{self._ledger.dataset} is not a board, so it has no standings.", guarantee=guarantee.name
+            )
         newest = self._follower.caught_up(lambda: (self._improved[::-1][:most], self._others[::-1][:most]))
         better, others = newest
         ranked = [_line(rank, *pair) for rank, pair in enumerate(better, start=1)]

@@ -237,7 +237,7 @@ def leave_something(context: Context, cost: Cost, asked: int, what: str, besides
     if too_many(asked) and not too_many(1):  # else no answer of this session says anything, whatever is asked
         most = bisect_left(range(asked), True, key=too_many) - 1
         raise InvalidArgument(
-            f"{asked:,} {what} at once would take so much of this session that no later answer said anything; ask"
+            f"{asked:,} {what} at once would take so much of this session that no later answer would say anything; ask"
             f" about at most {most:,}, or bring more rows.",
             name=what,
             most=most,

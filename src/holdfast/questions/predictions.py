@@ -125,7 +125,7 @@ def read_text(text: str, name: str = "predictions") -> pl.DataFrame:
     """
     problem = f"{name} must be CSV or JSON lines with ids"
     if any(mark in text[:2] for mark in "\x00\x01"):  # compressed data, which readers would unpack
-        raise InvalidArgument(f"{problem}; this is no text.", name=name)
+        raise InvalidArgument(f"{problem}; this is not text.", name=name)
     lines = text.lstrip()[:1] == "{"
     content = text.encode(errors="surrogatepass")
     columns, rows = _read(_size_of_lines if lines else _size_of_csv, content, problem, name)

@@ -161,7 +161,7 @@ def submit(
     ladder = context.guarantee
     if not isinstance(ladder, Ladder):
         raise NotCovered(
-            "This session is no board, so nothing can be submitted to it. Make one with holdfast.Board(labels).",
+            "This session is not a board, so nothing can be submitted to it. Make one with holdfast.Board(labels).",
             guarantee=ladder.name,
         )
     _check_name(name)

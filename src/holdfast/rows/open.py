@@ -159,7 +159,7 @@ def _other_ending(path: Path) -> str:
 def _on_the_web(address: str) -> RowSourceError:
     if Path(address).suffix.lower() in FORMATS:
         return RowSourceError(f"{address} is on the web; download it first, and open the file.")
-    return RowSourceError(f"{address} is no file. A holdfast server is asked with holdfast.connect(url, token).")
+    return RowSourceError(f"{address} is not a file. A holdfast server is asked with holdfast.connect(url, token).")
 
 
 def dialect_of(

@@ -242,7 +242,7 @@ def test_labels_must_be_complete_and_named_once(table: Table) -> None:
 def test_a_board_answers_submissions_only_and_only_a_board_does() -> None:
     with small() as board, pytest.raises(hf.NotCovered, match="This is a board"):
         board.session.mean("label = 'a'")
-    with hf.Session({"x": range(3_000)}, queries=1) as session, pytest.raises(hf.NotCovered, match="no board"):
+    with hf.Session({"x": range(3_000)}, queries=1) as session, pytest.raises(hf.NotCovered, match="not a board"):
         session.submit(predictions(3))
     with pytest.raises(hf.InvalidArgument, match="a board is made by"):
         hf.plan(rows=100, queries=10, guarantee="ladder")

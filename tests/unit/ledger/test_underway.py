@@ -3,6 +3,7 @@
 Two processes on one ledger are played by two `Ledger` objects that do not share what is under way, or are two.
 """
 
+import gc
 import os
 import signal
 import socket
@@ -182,6 +183,7 @@ def test_whoever_is_stopped_counts_as_failed_until_it_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(underway, "PATIENCE", 0.05)
         beginner.send_signal(signal.SIGSTOP)
+        os.waitpid(beginner.pid, os.WUNTRACED)  # until it has stopped: one of its threads may still be answering
         assert checked(two[0]) == (1, 0)
     beginner.send_signal(signal.SIGCONT)
     assert checked(two[0]) == (0, 1)
@@ -266,7 +268,14 @@ def interrupted(line: int, act: Callable[[], object]) -> bool:
             act()
     finally:
         sys.settrace(before)
+        seen.clear()  # its frames trace themselves: their sockets would be closed at some collection, in another test
     return came
+
+
+def sockets() -> int:
+    """How many sockets of this kind are open, whether or not anybody can still close them."""
+    found = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() >= 0]
+    return sum(each.family == socket.AF_UNIX for each in found)
 
 
 @pytest.mark.parametrize("what", ["begins to listen", "closes"])
@@ -297,6 +306,27 @@ def test_whoever_is_interrupted_is_counted_once(two: tuple[Ledger, Ledger], what
         if not came:
             break
     assert 5 < line < 59
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+def test_what_is_interrupted_leaves_no_socket_to_another_test(two: tuple[Ledger, Ledger]) -> None:
+    begin(two[1])
+    listens, line = two[1]._stock.under_way, 0
+    gc.collect()
+    listens.close()
+    gc.disable()
+    try:
+        before, came = sockets(), True
+        while came:
+            came = interrupted(line, lambda: listens.listen(two[1]._store.asking_folder, two[1]._watch.tip))
+            listens.close()
+            line += 1
+        until = time.monotonic() + 10
+        while sockets() > before and time.monotonic() < until:  # a thread that listened ends by and by
+            time.sleep(0.01)
+        assert sockets() == before
+    finally:
+        gc.enable()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ REFUSED = {
     "SELECT MODE(x) FROM flights": "COUNT(*) with GROUP BY shows how often",
     "SELECT BOOL_AND(x) FROM flights": "AVG(condition) is the share",
     "SELECT ARRAY_AGG(x) FROM flights": "rows are never shown",
-    "SELECT STDEV(x) FROM flights": "STDEV is no aggregate here; STDDEV is.",
+    "SELECT STDEV(x) FROM flights": "STDEV is not an aggregate here; STDDEV is.",
     "SELECT AVG(x) - AVG(y) FROM flights": "ask for a difference",
     "SELECT 100 * AVG(x) FROM flights": "Put the arithmetic inside, AVG(100 * x)",
     "SELECT ROUND(AVG(x), 2) FROM flights": "ROUND of an aggregate is not available",

@@ -129,7 +129,7 @@ def test_refusals(session: Session, kind: str, query: str, options: dict[str, An
 @pytest.mark.parametrize(("kind", "options"), [("units", {}), ("mean", {"rows_per_unit": 8})])
 def test_data_without_units_are_refused(kind: str, options: dict[str, Any]) -> None:
     session = Session(visits(), queries=100, seed=1)
-    with pytest.raises(InvalidArgument, match="is for data of units, and data has none"):
+    with pytest.raises(InvalidArgument, match="is for data with units, and data has none"):
         session.ask("late", kind, **options)
 
 

@@ -59,7 +59,7 @@ REFUSED = {
     "count": ("late", {}, "Counts and totals of rows are not available where rows belong to units"),
     "total": ("cost", BOUNDS, "Counts and totals of rows are not available where rows belong to units"),
     "check": ("late", {"guess": 0.3, "margin": 0.1}, "A check needs rows that answer nothing else"),
-    "submit": ("late", {}, "This session is no board"),
+    "submit": ("late", {}, "This session is not a board"),
     "confusion": ("late", {}, "These are not the rows of a board that answer"),
 }
 ELSEWHERE = {"flips", "minimize", "register"}  # below

@@ -272,7 +272,7 @@ def test_the_next_cards_come_from_the_same_table(table: Path, deck: Deck) -> Non
     assert len(Deck(deck.location)._deals) == 1
     with pytest.raises(RowSourceError, match="is there already"):
         deal(table, deck.location, cards=10)
-    with pytest.raises(RowSourceError, match="is no deck yet"):
+    with pytest.raises(RowSourceError, match="is not a deck yet"):
         deal(table, table.with_name("none.deck"), cards=10, next=True)
     assert not table.with_name("none.deck").exists()
 

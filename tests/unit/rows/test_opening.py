@@ -171,7 +171,8 @@ def test_what_is_no_table_is_refused(data: object) -> None:
         ("https://example.org/x.csv", "https://example.org/x.csv is on the web; download it first, and open the file."),
         (
             "http://127.0.0.1:8765/flights",
-            "http://127.0.0.1:8765/flights is no file. A holdfast server is asked with holdfast.connect(url, token).",
+            "http://127.0.0.1:8765/flights is not a file. A holdfast server is asked with holdfast.connect(url,"
+            " token).",
         ),
     ],
 )

@@ -359,7 +359,7 @@ def first_card(path: Path, next: bool) -> int:
         raise RowSourceError(f"{path} is there already; deal more cards into it with next=True, or name another.")
     if not there:
         if next:
-            raise RowSourceError(f"{path} is no deck yet; leave next out to deal its first cards.")
+            raise RowSourceError(f"{path} is not a deck yet; leave next out to deal its first cards.")
         return 0
     return _dealt(there[-1]).first + Manifest.read(there[-1]).drawn
 

@@ -93,7 +93,7 @@ def listed(address: str) -> Listed:
     try:
         matches = re.compile(_pattern(key))
     except re.error:
-        raise RowSourceError(f"{address} is not a pattern: what is in brackets is no range.", path=address) from None
+        raise RowSourceError(f"{address} is not a pattern: what is in brackets is not a range.", path=address) from None
     try:
         store = from_url(f"{scheme}://{parts.netloc}")
         found = [each for batch in obstore.list(store, prefix=_prefix(key)) for each in batch]
