@@ -114,9 +114,13 @@ def times(size: int, bounds: Interval) -> Interval:
 
 
 def multiple(of: Fraction, bounds: Interval) -> Interval:
-    """Return the bounds times a positive number, rounded outward."""
+    """Return the bounds times a positive number, rounded outward.
+
+    >>> multiple(Fraction(3), (0.0, 0.5))
+    (0.0, 1.5)
+    """
     low, high = bounds
-    return -at_least(-of * Fraction(low)), at_least(of * Fraction(high))
+    return 0.0 - at_least(-of * Fraction(low)), at_least(of * Fraction(high))  # 0, and not -0
 
 
 def width(bounds: Interval) -> float:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+
 from holdfast.service.alarms import FEW, Alarms
 
 SOON = 0.02
