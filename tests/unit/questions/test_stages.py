@@ -20,9 +20,10 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
 from holdfast.questions.estimate import write_end
+from holdfast.questions.imagined import IMAGINED, Imagined
 from holdfast.questions.moments import _in_units, correlation_of, deviation_of, slope_of, variance_of
 from holdfast.questions.question import Context, Drawing
-from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
+from holdfast.questions.stages import Found, PlannedStages, edges_of
 from holdfast.rows.draws import AllRows
 from holdfast.session.session import Session
 
@@ -226,7 +227,7 @@ def test_a_price_says_the_margin_of_what_is_expected_to_the_digit(
 def test_a_price_that_imagines_something_else_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if wrong == "other deviations":
         spread = Imagined.spread
-        monkeypatch.setattr(Imagined, "spread", lambda of, standing, deviation: spread(of, standing, 1.2 * deviation))
+        monkeypatch.setattr(Imagined, "spread", lambda of, at, deviation, _: spread(of, at, 1.2 * deviation))
     elif wrong == "no noise":
         monkeypatch.setattr(Imagined, "release", without_noise)
     else:
