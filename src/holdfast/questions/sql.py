@@ -343,9 +343,10 @@ def _ranged(item: Item, text: str, schema: Schema) -> Expression:
     """Return the argument of an aggregate; refuse a number without a declared range, which SQL has no way to give."""
     value = from_text(text, schema)
     if value.type.is_number and value.range is None:
-        declared = all(column.bounds is not None for column in value.reads.values())
-        way = " A question of the kind mean takes a range; here, average a condition instead: AVG(x > 15)." * declared
-        raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}{way}", name="within")
+        why = undeclared(value)
+        if "declare" not in why.partition("; ")[2]:  # declaring columns would not suffice
+            why += " A question of the kind mean takes a range; here, average a condition instead: AVG(x > 15)."
+        raise InvalidArgument(f"{item.text} needs the range of {text}. {why}", name="within")
     return value
 
 
