@@ -9,7 +9,7 @@ holdfast.errors.InvalidArgument: rows_per_query must be positive; got 0.
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, isfunction, signature
@@ -145,7 +145,25 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
         ...
     holdfast.errors.InvalidArgument: There is no option 'row'. Did you mean 'rows'?
     """
+    return _checked(function, {})
 
+
+def options_besides(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function refuse unknown options as `options` does; of those in `elsewhere`, say where they belong.
+
+    >>> options_besides({"folder": "It belongs to `open`."})(lambda *, rows: rows)(folder="x")
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.InvalidArgument: There is no option 'folder'. It belongs to `open`.
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        return _checked(function, elsewhere)
+
+    return decorated
+
+
+def _checked(function: Callable[P, R], elsewhere: Mapping[str, str]) -> Callable[P, R]:
     @_refusing
     @wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> R:
@@ -159,6 +177,7 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
                 if name not in known:
                     near = get_close_matches(name, known, n=1)
                     hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
+                    hint = elsewhere.get(name, hint)
                     raise InvalidArgument(f"There is no option {name!r}. {hint}", name=name) from None
             raise
 

@@ -1,7 +1,9 @@
 """Range errors: one wording, nothing slips through."""
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
+from inspect import signature
 from math import inf, nan
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import holdfast as hf
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.rows.open import belong_to_open
 
 NOT_NUMBERS = [None, "1", True, False, nan, inf, -inf, 1j, [1], 10**400, np.nan, np.bool_(True)]
 
@@ -112,12 +115,31 @@ def test_bounds_that_are_one_float_are_refused():
         (lambda: hf.Session({"x": [1, 2]}, querys=3), "There is no option 'querys'. Did you mean 'queries'?"),  # type: ignore[call-arg]
         (lambda: hf.plan(row=3), "There is no option 'row'. Did you mean 'rows'?"),  # type: ignore[call-arg]
         (lambda: hf.open({"x": [1]}, foo=3), "There is no option 'foo'. There are: data,"),  # type: ignore[call-arg]
+        (
+            lambda: hf.Session({"x": [1]}, folder="x.holdfast"),  # type: ignore[call-arg]
+            "There is no option 'folder'. It belongs to hf.open: hf.Session(hf.open(data, folder='events.holdfast')).",
+        ),
+        (
+            lambda: hf.hold_back({"x": [1]}, separator=";"),  # type: ignore[call-arg]
+            "There is no option 'separator'. It belongs to hf.open: hf.hold_back(hf.open(data, separator=';')).",
+        ),
     ],
 )
 def test_an_option_that_is_not_there_is_refused_with_the_nearest(call: Callable[[], object], said: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         call()
     assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize("option", sorted(belong_to_open("Session")))
+def test_an_option_of_open_is_said_to_belong_there(option: str) -> None:
+    """And `open` has it, of the type that the example shows."""
+    for function, called in ((hf.Session, "Session"), (hf.hold_back, "hold_back")):
+        with pytest.raises(InvalidArgument) as refused:
+            function({"x": [1]}, **{option: 1})  # type: ignore[arg-type, operator]
+        message = str(refused.value)
+        (example,) = re.findall(rf"hf\.{called}\(hf\.open\(data, ({option}=.*)\)\)\.$", message)
+        signature(hf.open).bind("data", **eval(f"dict({example})"))
 
 
 def test_another_type_error_stays_as_it_is() -> None:

@@ -29,6 +29,10 @@ from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 
+_EXAMPLES = {
+    "name": "'flights'", "folder": "'events.holdfast'", "version": "3", "types": "{'zip': 'text'}", "separator": "';'",
+    "encoding": "'latin-1'", "null_values": "['NA']", "decimal": "','",
+}  # fmt: skip
 _WEB = ("http://", "https://")
 _IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are in memory
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
@@ -138,6 +142,14 @@ def open_rows(
     )
 
 
+def belong_to_open(called: str) -> dict[str, str]:
+    """Say of each option that only `open_rows` has how to use it with the function that is `called` so."""
+    return {
+        name: f"It belongs to hf.open: hf.{called}(hf.open(data, {name}={example}))."
+        for name, example in _EXAMPLES.items()
+    }
+
+
 def _on_the_web(address: str) -> RowSourceError:
     if Path(address).suffix.lower() in FORMATS:
         return RowSourceError(f"{address} is on the web; download it first, and open the file.")
@@ -164,19 +176,30 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
         The version, of a table that has versions.
     """
     dialect = dialect or Dialect()
+    lake = scan_lake(data, version) if _may_be_lake(data) else None
+    if lake is None and version is not None:
+        raise InvalidArgument("version must be left out unless a Delta or Iceberg table is read.", name="version")
     if isinstance(data, str) and data.startswith(POSTGRES):
         return scan_postgres(data)
     if isinstance(data, str) and data.startswith(_WEB):
         return None
     if isinstance(data, str | Path):
-        return scan_lake(data, version) or scan_objects(data, dialect) or scan_path(data, dialect)
+        return lake or scan_objects(data, dialect) or scan_path(data, dialect)
     if _is_list(data):
         return scan_paths(data, dialect)
     if isinstance(data, pl.LazyFrame):
         return scan_stream(data)
     if isinstance(data, RowVerbs | Mapping) or _is_series(data) or _is_frame(data):
         return None
-    return scan_lake(data, version) or scan_stream(data)
+    return lake or scan_stream(data)
+
+
+def _may_be_lake(data: object) -> bool:
+    """Whether it may name a table with versions, or be one."""
+    if isinstance(data, str):
+        return not data.startswith((*POSTGRES, *_WEB))
+    in_memory = isinstance(data, RowVerbs | Mapping | pl.LazyFrame) or _is_series(data) or _is_frame(data)
+    return not in_memory and not _is_list(data)
 
 
 def target_of(scan: Scan, folder: str | Path | None = None) -> Path:
@@ -187,7 +210,8 @@ def target_of(scan: Scan, folder: str | Path | None = None) -> Path:
         return scan.path.with_name(f"{scan.path.name}.holdfast")
     if not scan.where:
         raise InvalidArgument(
-            "folder must say where the rows of a stream are kept, for example folder='events.holdfast'.", name="folder"
+            "folder must say where the rows of a stream are kept: hf.open(source, folder='events.holdfast').",
+            name="folder",
         )
     return Path(f"{scan.name}.holdfast")
 

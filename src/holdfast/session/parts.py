@@ -25,7 +25,7 @@ from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.open import open_rows
+from holdfast.rows.open import belong_to_open, open_rows
 from holdfast.rows.scans.files import EXPLORE, FileScan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource, Table
@@ -51,7 +51,7 @@ class NamesRows(UserWarning):
     """A column seems to name the rows, so its values in one part tell which rows are in the other."""
 
 
-@check.options
+@check.options_besides(belong_to_open("hold_back"))
 def hold_back(
     data: Table,
     explore: float = 0.5,

@@ -31,7 +31,7 @@ from holdfast.questions.question import Question
 from holdfast.questions.sql import select
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
-from holdfast.rows.open import open_rows
+from holdfast.rows.open import belong_to_open, open_rows
 from holdfast.rows.source import OnDisk, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
@@ -89,7 +89,7 @@ class Session(Verbs):
         texts in the column. A TOML file beside the data can declare the same: see `session.beside`.
     """
 
-    @check.options
+    @check.options_besides(belong_to_open("Session"))
     def __init__(
         self,
         data: Table,

@@ -16,6 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import holdfast as hf
+from holdfast.cli import main
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck
@@ -29,6 +30,8 @@ from holdfast.rows.scans.scan import ColumnsLeftOut, LazyScan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
+from holdfast.service.datasets import _open as open_served
+from holdfast.service.settings import DatasetSettings
 from plain_query import rows_of
 
 FRAME = pl.DataFrame({"id": np.arange(1_000), "x": np.arange(1_000) / 7, "kind": ["a", "b", None, "d"] * 250})
@@ -361,7 +364,7 @@ def arrow_reader() -> object:
 
 @pytest.mark.parametrize("make", [duckdb_relation, arrow_reader, FRAME.lazy], ids=["DuckDB", "PyArrow", "Polars"])
 def test_a_stream_is_kept_in_a_folder(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidArgument, match="folder must say where"):
+    with pytest.raises(InvalidArgument, match=r"folder must say where .*: hf.open\(source, folder="):
         open_rows(make())
     rows = open_rows(make(), folder=tmp_path / "kept.holdfast", name="kept")
     assert isinstance(rows, FolderRows)
@@ -414,9 +417,38 @@ def test_a_delta_table_at_one_version(tmp_path: Path) -> None:
     assert len(open_rows(deltalake.DeltaTable(str(table), version=0), folder=tmp_path / "object.holdfast")) == 400
     with pytest.raises(RowSourceError, match="at version 7 as a Delta table"):
         open_rows(table, version=7)
+    served = open_served("served", DatasetSettings(path=str(table), version=0), f"sqlite:///{tmp_path / 'ledgers.db'}")
+    with served.session as session:
+        assert session.plan.rows == 400
     made = deal(table, tmp_path / "events.deck", cards=50, version=0)
     assert isinstance(made, Deck)
     assert len(made) == 400
+
+
+@pytest.mark.parametrize("make", [FRAME.lazy, lambda: FRAME, lambda: {"x": [1.0]}], ids=["stream", "frame", "arrays"])
+def test_what_has_no_versions_refuses_one(make: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="version must be left out unless a Delta or Iceberg table is read"):
+        open_rows(make(), version=1, folder=tmp_path / "t.holdfast")
+    FRAME.write_csv(tmp_path / "t.csv")
+    with pytest.raises(InvalidArgument, match="version must be left out"):
+        open_rows(tmp_path / "t.csv", version=1)
+
+
+def test_the_command_line_opens_and_deals_a_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    monkeypatch.chdir(tmp_path)
+    deltalake.write_deltalake("events", FRAME.head(400).to_arrow())
+    deltalake.write_deltalake("events", FRAME.slice(400).to_arrow(), mode="append")
+    for words in (
+        ["open", "events", "--version", "0", "--folder", "first.holdfast"],
+        ["deal", "events", "events.deck", "--cards", "50", "--version", "0"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--json"])
+        assert not ended.value.code
+        assert json.loads(capsys.readouterr().out)["rows"] == 400
 
 
 def test_a_delta_table_is_not_gone_on_with_by_another_of_the_same_version(tmp_path: Path, interrupted: Any) -> None:
