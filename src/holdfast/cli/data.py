@@ -47,7 +47,7 @@ def open(
         str | None, Flag(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
     unit: Unit = None,
-    separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';'.")] = None,
+    separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';' or tab.")] = None,
     encoding: Annotated[str, Flag(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
     null_values: Annotated[
         str | None, Flag(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
@@ -76,7 +76,7 @@ def open(
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
     written = {
-        "separator": separator,
+        "separator": "\t" if separator in ("\\t", "tab") else separator,
         "encoding": encoding,
         "null_values": null_values.split(",") if null_values else (),
         "decimal": decimal,

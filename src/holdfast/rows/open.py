@@ -98,7 +98,7 @@ def open_rows(
     if isinstance(data, str) and not data:
         raise InvalidArgument("data must say which file or folder; got an empty text.", name="data")
     given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
-    own = Path(data) if isinstance(data, str | Path) and _is_own(Path(data)) else None
+    own = Path(data) if isinstance(data, str | Path) and is_own(Path(data)) else None
     if own is not None:
         if given is not None:
             raise InvalidArgument(f"{given} must be left out when a holdfast folder is opened.", name=given)
@@ -110,7 +110,7 @@ def open_rows(
             return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
         finally:
             scan.close()
-    if given is not None:
+    if given is not None and not _is_missing(data):
         raise InvalidArgument(f"{given} must be left out unless a table is read from files or a stream.", name=given)
     if isinstance(data, RowVerbs):
         _refuse_complete(complete, unit)
@@ -126,13 +126,7 @@ def open_rows(
     if isinstance(data, str | Path):
         if str(data).startswith(_WEB):
             raise _on_the_web(str(data))
-        if Path(data).is_dir():
-            raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
-        if Path(data).suffix in (".holdfast", ".deck"):
-            raise RowSourceError(f"No folder {data}.", path=str(data))
-        known = ", ".join(FORMATS)
-        hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
-        raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
+        raise unknown_path(data)
     hint = ' Name its columns: {"x": values[:, 0]}.' if isinstance(data, np.ndarray) else ""
     hint = " Make it a frame of one column: series.to_frame()." if _is_series(data) else hint
     raise InvalidArgument(
@@ -140,6 +134,24 @@ def open_rows(
         f" got {type(data).__name__}.{hint}",
         name="data",
     )
+
+
+def _is_missing(data: object) -> bool:
+    """Whether it is a path, and there is nothing."""
+    return isinstance(data, str | Path) and not str(data).startswith((*POSTGRES, *_WEB)) and not Path(data).exists()
+
+
+def unknown_path(data: str | Path) -> RowSourceError:
+    """Return the refusal of a path that is not there, or that names nothing which could be read as a table."""
+    if Path(data).suffix in (".holdfast", ".deck") and not Path(data).exists():
+        return RowSourceError(f"No folder {data}.", path=str(data))
+    if not Path(data).exists():
+        return RowSourceError(f"No file or folder {data}.", path=str(data))
+    if Path(data).is_dir():
+        return RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
+    known = ", ".join(FORMATS)
+    hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
+    return RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
 
 
 def belong_to_open(called: str) -> dict[str, str]:
@@ -177,7 +189,7 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
     """
     dialect = dialect or Dialect()
     lake = scan_lake(data, version) if _may_be_lake(data) else None
-    if lake is None and version is not None:
+    if lake is None and version is not None and not _is_missing(data):
         raise InvalidArgument("version must be left out unless a Delta or Iceberg table is read.", name="version")
     if isinstance(data, str) and data.startswith(POSTGRES):
         return scan_postgres(data)
@@ -250,7 +262,7 @@ def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: s
     return rows
 
 
-def _is_own(path: Path) -> bool:
+def is_own(path: Path) -> bool:
     """Whether a folder was written by holdfast, finished or not."""
     return path.is_dir() and (path.suffix == ".holdfast" or (path / MANIFEST).is_file() or is_deck(path))
 
