@@ -137,7 +137,12 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def deal(
-    source: Annotated[str, Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
+    source: Annotated[
+        str,
+        Argument(
+            metavar="SOURCE", help="Files, a lake's table or a database URL: as for open, but no holdfast folder."
+        ),
+    ],
     deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
     cards: Annotated[float, Flag(help="How many draws: questions times rows per answer.")],
     next: Annotated[bool, Flag("--next", help="Deal more cards into an existing deck.")] = False,
@@ -293,7 +298,7 @@ def hold_back(
 
 def plan(
     data: Annotated[
-        str | None, Argument(metavar="DATA", help="A file whose rows are counted, in place of --rows.")
+        str | None, Argument(metavar="DATA", help="A table whose rows are counted, in place of --rows: as for open.")
     ] = None,
     unit: Unit = None,
     rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,

@@ -145,12 +145,13 @@ def unknown_path(data: str | Path) -> RowSourceError:
     """Return the refusal of a path that is not there, or that names nothing which could be read as a table."""
     if Path(data).suffix in (".holdfast", ".deck") and not Path(data).exists():
         return RowSourceError(f"No folder {data}.", path=str(data))
-    if not Path(data).exists():
+    sheet = Path(data).suffix.lower() in SHEETS  # which could not be read if it were there, either
+    if not Path(data).exists() and not sheet:
         return RowSourceError(f"No file or folder {data}.", path=str(data))
     if Path(data).is_dir():
         return RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
     known = ", ".join(FORMATS)
-    hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
+    hint = " Read it with pandas or Polars, and give the frame." if sheet else ""
     return RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
 
 
