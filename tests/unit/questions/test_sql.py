@@ -9,6 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.queries.build import build_mean
+from holdfast.queries.select import _ELSEWHERE as ELSEWHERE
 from holdfast.questions.sql import select, written_table
 from holdfast.rows.memory import memory_rows
 from holdfast.service.calls import read_table
@@ -216,6 +217,15 @@ def test_a_statement_has_a_price(session: hf.Session) -> None:
         ("SELECT AVG(late) FROM flights WHERE late GROUP BY late, (carrier", "close as many brackets"),
         ("SELECT COUNT(late) OR (late) FROM flights", "Nothing may follow an aggregate"),
         ("SELECT AVG(carrier) FROM flights", "A mean needs numbers or yes-or-no values"),
+        ("SELECT KURTOSIS(delay) FROM flights", "KURTOSIS is not available: VARIANCE(x) is, and QUANTILE(x, 0.01)"),
+        ("SELECT AVG(KURTOSIS(delay)) FROM flights", "KURTOSIS is not available: VARIANCE(x) is"),
+        ("SELECT GEOMETRIC_MEAN(distance) FROM flights", "GEOMETRIC_MEAN is not available: AVG(LN(x)) is"),
+        ("SELECT HARMONIC_MEAN(distance) FROM flights", "AVG(1 / x) is, whose reciprocal it is"),
+        ("SELECT PERCENTILE_DISC(0.5) FROM flights", "QUANTILE(x, 0.9) is"),
+        ("SELECT CONFABULATE(delay) FROM flights", "There are the aggregates AVG, COUNT, SUM, MEDIAN"),
+        ("SELECT AVG(late) FROM flights WHERE AVG(delay) > 3", "WHERE is about one row at a time. Filter what comes"),
+        ("SELECT AVG(late) FROM flights GROUP BY SUM(delay)", "GROUP BY is about one row at a time."),
+        ("SELECT NOT (late) FROM flights", "must be inside an aggregate"),
     ],
 )
 def test_refusals_come_before_anything_is_read(session: hf.Session, text: str, words: str) -> None:
@@ -223,6 +233,14 @@ def test_refusals_come_before_anything_is_read(session: hf.Session, text: str, w
         session.sql(text)
     assert words in str(refused.value)
     assert not session.ledger.begun
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_is_named_instead_of_an_aggregate_works(name: str) -> None:
+    """Every aggregate in the hint is one, and every SELECT made of it becomes a question."""
+    for call in re.findall(r"[A-Z_]+\((?:[^()]|\([^()]*\))*\)", ELSEWHERE[name]):
+        text = call.replace("condition", "late").replace("y", "distance").replace("x", "(delay + 61)")
+        assert select(f"SELECT {text} AS it FROM flights", SCHEMA, ROWS.height).rows == ROWS.height
 
 
 def test_a_table_is_written_with_intervals_rounded_outwards() -> None:
