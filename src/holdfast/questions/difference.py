@@ -177,6 +177,14 @@ def _paired(
     rows_per_query: int | None,
 ) -> Question:
     first, second = (build_mean(one, context.schema, within=within, where=where) for one in (query, minus))
+    if within is None and first.bounds != second.bounds:  # both are declared: their range is what contains both
+        low, high = zip(first.bounds, second.bounds, strict=True)
+        both = min(low), max(high)
+        asked = ((first, query), (second, minus))
+        first, second = (
+            one if isinstance(one, Share) else build_mean(text, context.schema, within=both, where=where)
+            for one, text in asked
+        )
     if first.bounds != second.bounds:
         raise InvalidArgument(
             f"Both values of a pair must have the same range; got {first.bounds} and {second.bounds}. Give within.",

@@ -199,6 +199,16 @@ def write_end(x: float, digits: int, *, up: bool) -> str:
     return f"{float(text):.0f}" if "e+" in text and abs(x) < LONG else text
 
 
+def plus_minus(margin: float, digits: int = 3) -> str:
+    """Write a margin with this many significant digits, rounded up.
+
+    >>> plus_minus(0.123401), plus_minus(1_736.2), plus_minus(4_655_301)
+    ('±0.124', '±1740', '±4,660,000')
+    """
+    text = write_end(margin, digits, up=True)
+    return f"±{float(text):,.0f}" if text.isdigit() and SEPARATED <= margin < LONG else f"±{text}"
+
+
 def write_far(x: float, digits: int, *, up: bool) -> str:
     """Write an end of an interval that may be unbounded: as "∞" if it is very far out, not with 200 digits.
 

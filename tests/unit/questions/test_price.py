@@ -142,6 +142,9 @@ def test_budgets_and_prices_are_plain_json() -> None:
     fit = replace(price, answers=1_200, margin=None, excess_bound=0.12345)
     assert str(fit).startswith("1,200 answers of the budget, 10 rows read, loss at most 0.124 above the smallest")
     assert repr(budget) == str(budget)
+    assert "margin ±4,660,000:" in str(replace(price, margin=4_655_301.0))
+    large = replace(price, margin=None, widths=((0.01, 2_000_000.0), (0.2, 12_345.6)))
+    assert "(±2,000,000 for 1%, ±12,400 for 20% of the rows)" in str(large)
 
 
 def test_a_price_says_that_slices_are_narrower_in_large_groups_and_they_are() -> None:

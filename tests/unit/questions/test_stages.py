@@ -260,3 +260,17 @@ def test_a_slope_whose_range_is_no_number_is_refused_before_anything_is_paid() -
         with pytest.raises(InvalidArgument, match="other_within must not be so much wider"):
             session.slope("x", "y")
         assert not session.ledger.begun
+
+
+def test_a_pair_of_columns_with_ranges_of_their_own_has_the_range_that_contains_both() -> None:
+    rng = np.random.default_rng(2)
+    columns = {"x": rng.random(20_000) * 5, "y": rng.random(20_000) * 5 + 1, "b": rng.random(20_000) < 0.5}
+    bounds: Any = {"x": (0, 5), "y": (1, 6)}
+    with Session(columns, queries=50, seed=1, bounds=bounds) as session:
+        found = session.difference("y", minus="x")
+        assert found.bounds == (-6.0, 6.0)
+        assert found.low < 1 < found.high
+        assert session.difference("y", minus="x", within=(0, 6)).cached
+        assert session.difference("x / 5", minus="b").bounds == (-1.0, 1.0)
+        with pytest.raises(hf.InvalidArgument, match="must have the same range"):
+            session.difference("y", minus="b")
