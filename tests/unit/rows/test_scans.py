@@ -24,7 +24,7 @@ from holdfast.rows.disk import ingest
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.engines.ray import scan as ray_scan
 from holdfast.rows.open import find_scan, open_rows
-from holdfast.rows.scans import scan, texts
+from holdfast.rows.scans import pieces, scan, texts
 from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.scan import ColumnsLeftOut, LazyScan
 from holdfast.rows.scans.texts import Dialect
@@ -281,7 +281,7 @@ lines, and a ""quote"""
 def test_csv_is_counted_in_pieces_that_respect_quotes(
     piece: int, end: str, line_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "PIECE", piece)
+    monkeypatch.setattr(pieces, "PIECE", piece)
     written = (HARD + end).replace("\n", line_end)
     for number in range(2):
         (tmp_path / f"{number}.csv").write_text(written, newline="")
@@ -298,7 +298,7 @@ def test_csv_is_counted_in_pieces_that_respect_quotes(
 def test_files_that_are_not_mapped_are_counted_as_polars_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "PIECE", 64)
+    monkeypatch.setattr(pieces, "PIECE", 64)
     rng, path = np.random.default_rng(0), tmp_path / "t.csv"
     cells = ["1", "x", "", '"q"', '"a,b"', '"a\nb"', '"a""b"', '""', "é"]
     for _ in range(50):
@@ -310,8 +310,8 @@ def test_files_that_are_not_mapped_are_counted_as_polars_counts_them(
 
 
 def test_quotes_that_never_end_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", 10)
-    monkeypatch.setattr(texts, "_UNBROKEN", 50)
+    monkeypatch.setattr(pieces, "PIECE", 10)
+    monkeypatch.setattr(pieces, "_UNBROKEN", 50)
     path = tmp_path / "t.csv"
     path.write_text('a,b\n1,"' + "x\n" * 100 + '"\n2,y\n')
     same(open_rows(path), pl.DataFrame({"a": [1, 2], "b": ["x\n" * 100, "y"]}))
@@ -320,7 +320,7 @@ def test_quotes_that_never_end_do_not_fill_the_memory(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("piece", [1, 30, 1 << 20])
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_json_lines_are_read_in_pieces(piece: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", piece)
+    monkeypatch.setattr(pieces, "PIECE", piece)
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1, "b": "x\\ny", "c": [1]}\n\n{"b": null, "a": 2}\r\n{"a": 3}\n{"a": 4, "b": "é"}')
     scan_ = FileScan(path, [path], Dialect())
@@ -332,7 +332,7 @@ def test_json_lines_are_read_in_pieces(piece: int, after: int, tmp_path: Path, m
 
 
 def test_json_that_does_not_fit_is_refused_whatever_the_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", 16)
+    monkeypatch.setattr(pieces, "PIECE", 16)
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1}\n{"a": 2}\n{"a": \n{"a": 3}\n')
     with pytest.raises(RowSourceError, match=r"Cannot read .* as JSON lines"):
@@ -341,7 +341,7 @@ def test_json_that_does_not_fit_is_refused_whatever_the_piece(tmp_path: Path, mo
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
 def test_compressed_texts_are_unpacked_by_polars(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", 16)
+    monkeypatch.setattr(pieces, "PIECE", 16)
     path = tmp_path / name
     frame = pl.DataFrame({"a": range(100)})
     written = frame.write_csv() if name == "t.csv" else frame.write_ndjson()
@@ -639,3 +639,35 @@ def test_ray_reads_files_that_its_workers_see(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "ray.data", data)
     with pytest.raises(InvalidArgument, match="source must be Parquet files for Ray"):
         ray_scan("s3://lake/events/*.parquet")
+
+
+@pytest.mark.parametrize("piece", [12, 40, 1_000])
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a,b,c\n1,2,3\n4,5\n7,8,9\n10,11\n", 3, "2 values, where the header has 3 columns"),
+        ('a,b,c\n1,"x\ny, z",3\n"4, ""5"" "\n7,8,9\n', 4, "1 value, where the header has 3 columns"),
+        ("a,b\n1,2\n\n3,4\n", 3, "no values, where the header has 2 columns"),
+        ("a,b\n1,2\n3", 3, "1 value, where the header has 2 columns"),
+    ],
+    ids=["short", "quoted", "empty", "cut off"],
+)
+def test_lines_with_fewer_values_than_columns_are_told(
+    piece: int, text: str, line: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, with the number of the first; a line that ends with separators says itself that values are missing."""
+    monkeypatch.setattr(pieces, "PIECE", piece)
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.warns(texts.ShortLines) as told:
+        rows = open_rows(tmp_path / "t.csv")
+    (warning,) = told
+    assert str(warning.message).startswith(f"{tmp_path / 't.csv'}, line {line}: {words}.")
+    assert len(rows) == pl.read_csv(tmp_path / "t.csv").height
+
+
+def test_whole_lines_are_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE", 16)
+    (tmp_path / "t.csv").write_bytes(b'a,b\r\n1,\r\n"x\ny, ""z"" ",2\r\n5,3\r\n,\r\n')
+    assert len(open_rows(tmp_path / "t.csv")) == 4
+    (tmp_path / "one.csv").write_text("a\n1\n\n2\n")
+    assert len(open_rows(tmp_path / "one.csv")) == 3

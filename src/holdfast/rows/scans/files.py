@@ -12,8 +12,9 @@ import polars as pl
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.scans import scan
 from holdfast.rows.scans.parquet import RowGroups, required_columns, row_groups
+from holdfast.rows.scans.pieces import Unbroken, in_pieces
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, skipping, state_of
-from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines, Unbroken, in_pieces
+from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines
 from holdfast.schema import Type
 
 EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split
