@@ -170,9 +170,13 @@ READING = {each: each for each in ("types", "separator", "encoding", "null_value
     **dict.fromkeys(("na_values", "nan_values"), "null_values"),
 }
 
+OPENING = ("folder", "version")
+
 
 def _meant(name: str, known: Sequence[str]) -> str:
     """Say what may be meant by an option that is not among those that are known."""
+    if name in OPENING and name not in known and "data" in known:
+        return f"It is an option of open: give holdfast.open(data, {name}=...)."
     reading = READING.get(name)
     near = [reading] if reading in known else get_close_matches(name, known, n=1)
     if reading is not None and reading not in known and "data" in known:

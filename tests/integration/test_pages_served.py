@@ -20,12 +20,14 @@ FORMS = [
     {"kind": "mean", "query": "dep_delay > 15"},
     {"kind": "mean", "query": "weekend", "where": "carrier = 'UA'"},
     {"kind": "mean", "query": "dep_delay", "by": "carrier"},
+    {"kind": "mean", "query": "dep_delay > 30", "by": "carrier", "groups": "UA, AA, DL", "where": "weekend"},
+    {"kind": "mean", "query": "dep_delay", "within": "-60, 600", "by": "carrier, weekend"},
     {"kind": "difference", "query": "weekend", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
     {"kind": "histogram", "query": "carrier"},
     {"kind": "quantile", "query": "dep_delay", "q": "0.9", "steps": "2"},
     {"kind": "minimize", "loss": "logistic: weekend ~ dep_delay [-60, 600]", "radius": "1", "iterations": "2"},
 ]
-HAS_SQL = {"mean", "quantile"}
+HAS_SQL = {"mean", "quantile", "histogram"}
 
 
 @pytest.fixture(scope="module")

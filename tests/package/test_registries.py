@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from holdfast.cli import command_names
+from holdfast.cli.options import TABLES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -29,3 +30,6 @@ def test_the_tool_server_is_registered_as_it_is() -> None:
     assert extra[1] in PROJECT["optional-dependencies"]
     assert package["package_arguments"][0]["value"] == "mcp"
     assert "mcp" in command_names()
+    assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text(encoding="utf-8")
+    (data,) = [one for one in package["package_arguments"] if one.get("value_hint") == "data"]
+    assert data["description"].lower() == f"{TABLES.lower()}."

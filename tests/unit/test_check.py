@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from inspect import signature
 from math import inf, nan
 
 import numpy as np
@@ -117,6 +118,10 @@ def test_bounds_that_are_one_float_are_refused():
             "There is no option 'separator'. It says how a file is written: give it once to holdfast.open(data,"
             " separator=...), which remembers it.",
         ),
+        (
+            lambda: hf.Session({"x": [1]}, folder="x.holdfast"),  # type: ignore[call-arg]
+            "There is no option 'folder'. It is an option of open: give holdfast.open(data, folder=...).",
+        ),
         (lambda: hf.plan("x.csv", na_values=["NA"]), "There is no option 'na_values'. It says how a file is written:"),  # type: ignore[call-arg]
         (lambda: hf.open("x.csv", sep=";"), "There is no option 'sep'. Did you mean 'separator'?"),  # type: ignore[call-arg]
     ],
@@ -125,6 +130,14 @@ def test_an_option_that_is_not_there_is_refused_with_the_nearest(call: Callable[
     with pytest.raises(InvalidArgument) as refused:
         call()
     assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize("option", sorted({*check.OPENING, *check.READING.values()}))
+def test_an_option_of_open_is_said_to_belong_there(option: str) -> None:
+    assert option in signature(hf.open).parameters
+    for function in (hf.Session, hf.hold_back):
+        with pytest.raises(InvalidArgument, match=rf"give .*holdfast.open\(data, {option}=...\)"):
+            function({"x": [1]}, **{option: 1})  # type: ignore[arg-type, operator]
 
 
 def test_another_type_error_stays_as_it_is() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.cli.ledger import show_checks, with_data
 from holdfast.cli.options import Argument, Confidence, Flag, Json, Ledger, group
-from holdfast.cli.output import note, say, show_json, table
+from holdfast.cli.output import in_flags, note, noting_warnings, say, show_json, show_notes, table
 from holdfast.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -200,7 +200,13 @@ COMMANDS = {"board": group(board, make, submit, standings, verify)}
 
 @contextmanager
 def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]":
-    """Open a board in a folder, or one on a server."""
+    """Open a board in a folder, or one on a server; word what the library says for the command line."""
+    with in_flags({}), _found(board, ledger) as opened:
+        yield opened
+
+
+@contextmanager
+def _found(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]":
     if "://" in board:
         from holdfast.service.client import connect
 
@@ -224,7 +230,10 @@ def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]"
         raise InvalidArgument(
             f"BOARD must be a folder that `holdfast board make` wrote; got {board!r}.{meant}", name="board"
         )
-    with Board(board, ledger=ledger) as opened:
+    with noting_warnings() as notes:
+        opened = Board(board, ledger=ledger)
+    show_notes(notes)
+    with opened:
         yield opened
 
 

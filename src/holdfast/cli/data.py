@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
 Complete = Annotated[str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")]
 
+Version = Annotated[
+    int | None,
+    Flag("--version", metavar="N", help="The version of a Delta table, or the snapshot of an Iceberg table."),
+]
+
 
 def open(
     data: Data,
@@ -42,12 +47,13 @@ def open(
         str | None, Flag(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
     unit: Unit = None,
-    separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';'.")] = None,
+    separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';' or tab.")] = None,
     encoding: Annotated[str, Flag(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
     null_values: Annotated[
         str | None, Flag(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
     ] = None,
     decimal: Annotated[str, Flag(help="The decimal point of a CSV file: . or a comma.")] = ".",
+    version: Version = None,
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
@@ -61,6 +67,7 @@ def open(
     holdfast open flights.parquet --complete distance,air_time
     holdfast open visits.parquet --unit patient
     holdfast open flights.csv --folder /fast/disk/flights.holdfast
+    holdfast open lake/events --version 12 --folder events-12.holdfast
     """
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
@@ -69,17 +76,27 @@ def open(
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
     written = {
-        "separator": separator,
+        "separator": "\t" if separator in ("\\t", "tab") else separator,
         "encoding": encoding,
         "null_values": null_values.split(",") if null_values else (),
         "decimal": decimal,
     }
     with noting_warnings() as notes:
-        rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]
+        rows = open_rows(
+            data,
+            folder=folder,
+            complete=named,
+            types=declared,
+            unit=unit,
+            version=version,
+            **written,  # type: ignore[arg-type]
+        )
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if begun:
         notes += _refused(rows, ledger)
+    if version is not None:
+        notes.append(f"Ask this version as {rows.location}: the table itself stands for its newest version.")
     if json:
         columns = [column.to_json() for column in schema]
         what = {"rows": len(rows), "unit": schema.unit, "columns": columns, "fingerprint": rows.fingerprint}
@@ -120,7 +137,12 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def deal(
-    source: Annotated[str, Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
+    source: Annotated[
+        str,
+        Argument(
+            metavar="SOURCE", help="Files, a lake's table or a database URL: as for open, but no holdfast folder."
+        ),
+    ],
     deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
     cards: Annotated[float, Flag(help="How many draws: questions times rows per answer.")],
     next: Annotated[bool, Flag("--next", help="Deal more cards into an existing deck.")] = False,
@@ -135,6 +157,7 @@ def deal(
     checks: Annotated[
         float | None, Flag(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
     ] = None,
+    version: Version = None,
     json: Json = False,
 ) -> None:
     """Draw rows for all questions to come, in one pass over a table of any size.
@@ -158,7 +181,16 @@ def deal(
         )
     named = tuple(complete.split(",")) if complete else ()
     made = deal(
-        source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct, checks=checks
+        source,
+        deck,
+        cards=cards,
+        next=next,
+        slices=slices,
+        complete=named,
+        unit=unit,
+        distinct=distinct,
+        checks=checks,
+        version=version,
     )
     decks = made if isinstance(made, list) else [made]
     if json:
@@ -266,7 +298,7 @@ def hold_back(
 
 def plan(
     data: Annotated[
-        str | None, Argument(metavar="DATA", help="A file whose rows are counted, in place of --rows.")
+        str | None, Argument(metavar="DATA", help="A table whose rows are counted, in place of --rows: as for open.")
     ] = None,
     unit: Unit = None,
     rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,

@@ -230,7 +230,11 @@ def plan_option(help: str) -> Any:
 
 
 # The flag of an option is the name of the parameter, unless it is declared here.
-Data = Annotated[str, Argument(metavar="DATA", help="A Parquet, CSV or Arrow file, or a holdfast folder.")]
+TABLES = (
+    "a file (Parquet, CSV, Arrow, JSON lines), a glob, a folder of Parquet files, a holdfast folder, a deck, an address"
+    " such as s3://lake/events/, a Delta or Iceberg table, or a PostgreSQL URL"
+)
+Data = Annotated[str, Argument(metavar="DATA", help=f"{TABLES[0].upper()}{TABLES[1:]}.")]
 Json = Annotated[bool, Flag("--json", help="Write one JSON document to standard output.")]
 Ledger = Annotated[str | None, Flag(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")]
 Unit = Annotated[

@@ -192,6 +192,8 @@ _ARGUMENTS = {
     "Ask with the kind check": "Ask with --kind check",
     "with checks=0.2": "with --checks 0.2",
     "holdfast.hold_back(data)": "holdfast hold-back DATA",
+    "Make one with holdfast.Board(labels)": "Make one with holdfast board make LABELS",
+    "Open it with Session.": "Ask it with holdfast ask.",
     "give cap= for": "give --cap for",
     "in every row with id=, and": "in every row with --id, and",
 }
@@ -228,6 +230,8 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bid=('[^']*') leaves", r"--id \1 leaves"),
     (r"and ('[^']*') with unit=\.", r"and \1 with --unit."),
     (r"\bsplit with id='([^']*)'", r"split with --id \1"),
+    (r"\bseparator='\\t'", "holdfast open DATA --separator tab"),
+    (r"\bseparated by '\\t'", "separated by tabs"),
     (r"\b(separator|decimal)=('.')", r"holdfast open DATA --\1 \2"),
     (r"\bencoding='([\w-]+)'", r"holdfast open DATA --encoding \1"),
     (r"say so when opening: holdfast", "say so: holdfast"),

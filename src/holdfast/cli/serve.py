@@ -7,13 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from holdfast.cli.options import Argument, Flag, Json, Ledger, has_password, open_session, session_plan, with_plan
+from holdfast.cli.options import (
+    TABLES,
+    Argument,
+    Flag,
+    Json,
+    Ledger,
+    has_password,
+    open_session,
+    session_plan,
+    with_plan,
+)
 from holdfast.cli.output import note, noting_at_once, noting_warnings, say, show_json, show_notes
 from holdfast.errors import InvalidArgument, MissingExtra
 
-Files = Annotated[
-    list[str] | None, Argument(metavar="DATA", help="Parquet, CSV or Arrow files or holdfast folders, or NAME=FILE.")
-]
+Files = Annotated[list[str] | None, Argument(metavar="DATA", help=f"Tables, each {TABLES}; or NAME=DATA.")]
 
 
 @partial(with_plan, but="plan_mechanism")  # a server chooses the mechanism itself
@@ -104,7 +112,9 @@ def serve(
 
 @with_plan
 def mcp(
-    data: Annotated[list[str] | None, Argument(metavar="DATA", help="Files or folders to ask; or use --url.")] = None,
+    data: Annotated[
+        list[str] | None, Argument(metavar="DATA", help=f"Tables to ask, each {TABLES}; or use --url.")
+    ] = None,
     url: Annotated[str | None, Flag(help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
         str | None, Flag(help="The token for --url; with --http, the token agents must send.")

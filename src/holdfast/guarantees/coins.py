@@ -18,7 +18,7 @@ from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee
 from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
-from holdfast.guarantees.statistic import GroupMean, Interval, Release, Statistic, Tally, clip, refuse_noise
+from holdfast.guarantees.statistic import Interval, OfGroup, Release, Statistic, Tally, clip, refuse_noise
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
@@ -94,9 +94,9 @@ class CoinGuarantee(AnswerGuarantee):
         width = float(clopper_pearson_width(draws, self.level))
         return min(1.0, width / (1 - 2 * self.terms.mass) + self.step)
 
-    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float:
+    def group_margin(self, statistic: OfGroup, draws: int, share: float, mean: float) -> float:
         """The margin if the group's counts are as expected."""
-        return self.expected_group_margin(statistic, draws, share, mass=self.terms.mass)
+        return self.expected_group_margin(statistic, draws, share, mean, mass=self.terms.mass)
 
     def share(self, release: Release, part: int) -> Interval:
         """The exact binomial interval, debiased and widened."""

@@ -29,7 +29,7 @@ from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
-from holdfast.guarantees.statistic import GroupMean, Interval, Release, SingleFlips, Statistic, Tally, clip
+from holdfast.guarantees.statistic import Interval, OfGroup, Release, SingleFlips, Statistic, Tally, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Reading, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
@@ -385,8 +385,8 @@ class AnswerGuarantee(Guarantee):
         self.require_flexible()
         return self._margin(draws)
 
-    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
-        """Return the margin of a group with this `share` of the rows and a mean near 1/2; None if not known in advance.
+    def group_margin(self, statistic: OfGroup, draws: int, share: float, mean: float) -> float | None:
+        """Return the margin of a group with this `share` of the rows and this `mean`; None if not known in advance.
 
         Parameters
         ----------
@@ -394,24 +394,22 @@ class AnswerGuarantee(Guarantee):
             What is asked in one pass, of this group and others.
         draws
             The number of draws of the pass.
-        share
-            The group's share of the rows.
+        share, mean
+            The group's share of the rows; its mean, or the share of an outcome in it.
         """
         return None
 
-    def expected_group_margin(self, statistic: GroupMean, draws: int, share: float, *, mass: float) -> float:
+    def expected_group_margin(self, statistic: OfGroup, draws: int, share: float, mean: float, *, mass: float) -> float:
         """Return half the width of a group's interval, if its counts are as expected (coins).
 
         Parameters
         ----------
-        statistic, draws, share
+        statistic, draws, share, mean
             As for `group_margin`.
         mass
             The extra mass of every outcome.
         """
-        each = round(draws * (mass + (1 - statistic.outcomes * mass) * share / 2))
-        counts = (max(0, draws - 2 * each), each, each, *(0,) * (statistic.outcomes - 3))
-        low, high = self.group(Tally((0.5,) * statistic.groups, draws, counts, ()))
+        low, high = statistic.first(statistic.expected(draws, share, mean, mass=mass), self)
         return (high - low) / 2
 
     def _margin(self, draws: int) -> float:

@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import (
     laplace_radius,
 )
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
-from holdfast.guarantees.statistic import GroupMean, Interval, NoisyMeans, Release, Statistic, Tally, refuse_noise
+from holdfast.guarantees.statistic import Interval, NoisyMeans, OfGroup, Release, Statistic, Tally, refuse_noise
 from holdfast.guarantees.terms import Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # with fewer rows per outcome, answers are mostly noise
@@ -206,11 +206,11 @@ class Information(AnswerGuarantee):
         step = sqrt(self.terms.radius / (2 * self.terms.rows))
         return min(1.0, width / (1 - 2 * self.terms.mass) + step)
 
-    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
+    def group_margin(self, statistic: OfGroup, draws: int, share: float, mean: float) -> float | None:
         """The margin if the counts of coins are as expected."""
         if self.terms.epsilon is not None:
             return None
-        return self.expected_group_margin(statistic, draws, share, mass=self.terms.mass)
+        return self.expected_group_margin(statistic, draws, share, mean, mass=self.terms.mass)
 
     def share(self, release: Release, part: int) -> Interval:
         """By `outcome_interval` for coins; by noise, sampling and the radius for noisy means."""

@@ -168,6 +168,16 @@ class GroupMean(Statistic):
         pairs = zip(counts[1::2], counts[2::2], strict=True)
         return tuple(_group_mean(zeros, ones, draws, mass) for zeros, ones in pairs)
 
+    def expected(self, draws: int, share: float, mean: float, *, mass: float) -> "Tally":
+        """Return the tally of the first group, if its counts are as expected, with this share and mean."""
+        zeros, ones = _expected(draws, (share * (1 - mean), share * mean), self.outcomes, mass)
+        counts = (max(0, draws - zeros - ones), zeros, ones, *(0,) * (self.outcomes - 3))
+        return Tally((mean,) * self.groups, draws, counts, ())
+
+    def first(self, release: "Release", guarantee: "AnswerGuarantee") -> Interval:
+        """Ask for the interval of the first group alone."""
+        return guarantee.group(release)
+
     def counted(self, columns: Columns) -> tuple[int | None, ...]:
         """Sizes of groups are counted, sums are not."""
         return tuple(int(column.sum()) if place % 2 == 0 else None for place, column in enumerate(columns))
@@ -177,6 +187,11 @@ class GroupMean(Statistic):
         if self.groups == 1:
             return [guarantee.group(release)]
         return [mean for mean, _ in guarantee.groups(release, self.groups)]
+
+
+def _expected(draws: int, shares: Sequence[float], outcomes: int, mass: float) -> list[int]:
+    """Return the expected counts of outcomes with these shares of the rows, each with its extra mass."""
+    return [round(draws * (mass + (1 - outcomes * mass) * share)) for share in shares]
 
 
 def _group_mean(zeros: int, ones: int, draws: int, mass: float) -> float:
@@ -298,6 +313,16 @@ class SharesWithin(OutcomeShares):
         shares = super().from_counts(counts, draws, mass=mass)
         return self.from_means((clip(1 - sum(shares[:-1])), *shares[:-1]))
 
+    def expected(self, draws: int, share: float, mean: float, *, mass: float) -> "Tally":
+        """Return the tally of a group with this share of the rows; `mean` is the share of its first outcome in it."""
+        others = self.outcomes - 2
+        inside = _expected(draws, (share * mean, *[share * (1 - mean) / others] * others), self.outcomes, mass)
+        return Tally((), draws, (*inside, max(0, draws - sum(inside))), self.reported)
+
+    def first(self, release: "Release", guarantee: "AnswerGuarantee") -> Interval:
+        """Ask for the interval of the first outcome inside alone."""
+        return guarantee.shares_within(release, 1)[0]
+
     def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval for each outcome inside."""
         return guarantee.shares_within(release, self.outcomes - 1)
@@ -323,6 +348,9 @@ class SomeSharesWithin(SharesWithin):
     def certify(self, release: "Release", guarantee: "AnswerGuarantee") -> list[Interval]:
         """One interval for each outcome that is reported."""
         return guarantee.shares_within(release, self.outcomes - 2)
+
+
+OfGroup = GroupMean | SharesWithin  # what is asked of a group, whose margin depends on its share of the rows
 
 
 def clip(x: float) -> float:

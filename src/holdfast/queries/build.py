@@ -1,6 +1,7 @@
 """Build a checked query from what the caller asks. Every decision is made from the schema; no row is read."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import pairwise, product
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import polars as pl
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, InvalidQuery
+from holdfast.errors import HoldfastError, InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.from_python import BatchFunction, from_function, from_polars
 from holdfast.queries.groups import Between, Grouped
@@ -107,7 +108,23 @@ def undeclared(value: RowFunction) -> str:
     """Explain why a number needs a range, and how to declare bounds for the columns it reads."""
     names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
     why = "It is declared, never read from the data; values outside are clipped."
-    return f"{why} {declare_once(names)}" if names else why
+    if _follows(value, (0.0, 1.0)):
+        return f"{why} {declare_once(names)}" if names else why
+    if not _follows(value, (1.0, 2.0)):  # declaring bounds of columns would not suffice
+        return why
+    above = "It follows from declared bounds that begin above 0."
+    return f"{why} {declare_once(names)} Here low must be above 0." if names else f"{why} {above}"
+
+
+def _follows(value: RowFunction, bounds: tuple[float, float]) -> bool:
+    """Whether the range of a number would follow if all numbers that it reads had these bounds."""
+    columns = [replace(one, bounds=bounds if one.type.is_number else None) for one in value.reads.values()]
+    if value.text in [str(pl.col(one.name)) for one in columns]:
+        return True
+    try:
+        return from_text(value.text, Schema(tuple(columns))).range is not None
+    except HoldfastError:
+        return False  # of a Polars expression or a function, no range follows
 
 
 def declare_once(columns: Sequence[str], what: str = "bounds") -> str:

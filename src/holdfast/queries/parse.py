@@ -15,9 +15,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import product
-from math import ceil, floor, inf, isfinite, isnan
+from math import ceil, exp, floor, inf, isfinite, isnan, log, nextafter, sqrt, ulp
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -236,6 +237,9 @@ def range_of(node: Node, columns: Mapping[str, Column]) -> Range | None:
     >>> range_of(tree("delay / 60", flights), named), range_of(tree("LEAST(ABS(miles), 500)", flights), named)
     ((-1.0, 10.0), (0.0, 500.0))
     >>> range_of(tree("miles", flights), named)
+    >>> range_of(tree("SQRT(delay + 60) / 2 + EXP(delay * 0)", flights), named) is not None
+    True
+    >>> range_of(tree("LN(delay)", flights), named)  # which has no lower end
     """
     low, high = _range(node, columns)
     return (low, high) if low < high and isfinite(high - low) else None
@@ -313,7 +317,47 @@ def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
             return float(floor(low)) if isfinite(low) else low, float(ceil(high)) if isfinite(high) else high
         case "CAST" | "NULLIF", [first, *_]:
             return first
+        case "SQRT", [(low, high)] if high >= 0:
+            return _root(max(0.0, low), -inf), _root(high, inf)
+        case "EXP", [(low, high)]:
+            return _beyond(exp, low, -inf), _beyond(exp, high, inf)
+        case "LN", [(low, high)] if low > 0:
+            return _beyond(log, low, -inf), _beyond(log, high, inf)
+        case "LOG", [(base, _) as both, (low, high)] if base > 0 and low > 0 and not both[0] <= 1 <= both[1]:
+            ends = [_quotient_of_logarithms(x, b) for x, b in product((low, high), both)]
+            return min(first for first, _ in ends), max(last for _, last in ends)
     return _ANY
+
+
+def _beyond(function: Callable[[float], float], x: float, toward: float) -> float:
+    """Return a logarithm or an exponential, rounded outward; exact where it is a whole number."""
+    try:
+        value = function(x)
+    except OverflowError:
+        return inf
+    if not isfinite(value) or (function, x) in ((log, 1.0), (exp, 0.0)):
+        return value
+    return nextafter(nextafter(value, toward), toward)  # it is off by less than one unit in the last place
+
+
+def _root(x: float, toward: float) -> float:
+    """Return a square root, rounded outward."""
+    root = sqrt(x)
+    if not isfinite(root):
+        return root
+    beyond = Fraction(root) ** 2 - Fraction(x)  # the root is the nearest number, on either side
+    inside = beyond < 0 if toward > 0 else beyond > 0
+    return nextafter(root, toward) if inside else root
+
+
+def _quotient_of_logarithms(x: float, base: float) -> Range:
+    """Return a logarithm as an interval; it is rounded to the whole number where that is near, as LOG is."""
+    if not isfinite(x):
+        return _ANY
+    value = log(x) / log(base)
+    if abs(value - round(value)) < 1e-13:
+        return float(round(value)), float(round(value))
+    return value - 4 * ulp(value), value + 4 * ulp(value)
 
 
 def _least(args: tuple[Node, ...], columns: Mapping[str, Column]) -> Range:

@@ -12,7 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.tokens import AGGREGATES, STATEMENTS, dialect
+from holdfast.queries.functions import FUNCTION_NAMES
+from holdfast.queries.node import RESERVED
+from holdfast.queries.tokens import AGGREGATES, STATEMENTS, dialect, refused_function
 
 if TYPE_CHECKING:
     from sqlglot.tokens import Token  # type: ignore[attr-defined]
@@ -28,9 +30,30 @@ _ELSEWHERE = {
     "MAX": "the extremes of a sample say nothing about the population's. QUANTILE(x, 0.99) comes near",
     "REGR_INTERCEPT": "REGR_SLOPE(y, x), AVG(y) and AVG(x) are, of which it is made",
     "REGR_R2": "CORR(y, x) is, whose square it is",
+    "REGR_AVGX": "AVG(x) is", "REGR_AVGY": "AVG(y) is", "REGR_SXY": "COVAR_POP(y, x) is",
+    **dict.fromkeys(("REGR_SXX", "REGR_SYY"), "VARIANCE(x) is, times the number of rows"),
+    "REGR_COUNT": "COUNT_IF(x IS NOT NULL AND y IS NOT NULL) is",
+    **dict.fromkeys(("GEOMETRIC_MEAN", "GEOMEAN", "GEO_MEAN", "GMEAN"), "AVG(LN(x)) is, whose exponential it is"),
+    **dict.fromkeys(("HARMONIC_MEAN", "HARMEAN", "HMEAN"), "AVG(1 / x) is, whose reciprocal it is"),
+    "PRODUCT": "SUM(LN(x)) is, whose exponential it is",
+    **dict.fromkeys(
+        ("KURTOSIS", "KURTOSIS_POP", "KURT", "SKEWNESS", "SKEWNESS_POP", "SKEW"),
+        "VARIANCE(x) is, and QUANTILE(x, 0.01) and QUANTILE(x, 0.99) show the tails",
+    ),
+    **dict.fromkeys(("MAD", "IQR"), "QUANTILE(x, 0.25) and QUANTILE(x, 0.75) are, and STDDEV(x)"),
+    **dict.fromkeys(("PERCENTILE_DISC", "QUANTILE_DISC", "PERCENTILE", "RESERVOIR_QUANTILE"), "QUANTILE(x, 0.9) is"),
+    **dict.fromkeys(("FSUM", "SUMKAHAN", "KAHAN_SUM", "SUM0", "TOTAL"), "SUM(x) is"),
+    "FAVG": "AVG(x) is",
+    **dict.fromkeys(("SEM", "STDERR"), "STDDEV(x) is, and every answer has an interval of its own"),
+    "ENTROPY": "COUNT(*) with GROUP BY counts the groups that it is about",
+    **dict.fromkeys(("WEIGHTED_AVG", "AVG_WEIGHTED"), "a question of the kind mean takes a weight"),
+    **dict.fromkeys(("SHARE", "PROPORTION"), "AVG(condition) is the share of rows for which it is true"),
     "MODE": "COUNT(*) with GROUP BY shows how often each declared category occurs, and top finds those that are not",
     "HISTOGRAM": "COUNT(*) with GROUP BY shows how often each declared category occurs",
-    "APPROX_COUNT_DISTINCT": "COUNT(*) with GROUP BY shows how often each declared category occurs",
+    **dict.fromkeys(
+        ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT", "COUNT_DISTINCT", "NUNIQUE", "APPROX_TOP_K"),
+        "COUNT(*) with GROUP BY shows how often each declared category occurs",
+    ),
     "BOOL_AND": "AVG(condition) is the share of rows for which it is true",
     "BOOL_OR": "AVG(condition) is the share of rows for which it is true",
     "EVERY": "AVG(condition) is the share of rows for which it is true",
@@ -102,6 +125,11 @@ def read_select(text: str) -> Select:
     clauses = _clauses(_Part(text, _tokens(text)))
     items = tuple(_item(part) for part in clauses["SELECT"].split())
     groups = _groups(clauses["GROUP BY"], items) if "GROUP BY" in clauses else ()
+    for name in ("WHERE", "GROUP BY"):
+        inner = _aggregate_in(clauses[name]) if name in clauses else None
+        if inner is not None:
+            way = " Filter what comes back by its low or high ends." if name == "WHERE" else ""
+            raise InvalidQuery(f"{inner} is an aggregate over many rows, and {name} is about one row at a time.{way}")
     where = clauses["WHERE"].text if "WHERE" in clauses else None
     order = tuple(_key(part) for part in clauses["ORDER BY"].split()) if "ORDER BY" in clauses else ()
     limit, offset = (_whole(clauses[name], name) if name in clauses else None for name in ("LIMIT", "OFFSET"))
@@ -318,22 +346,31 @@ def _item(part: _Part) -> Item:
     if called in AGGREGATES and close is not None:
         arguments = _arguments(called, part, close)
         return Item(part.text, AGGREGATES[called], arguments, alias or part.text)
-    for place, _, word in part.words():
-        if words[place + 1 : place + 2] == ["("] and (word in AGGREGATES or word in _ELSEWHERE):
-            if called in ("ROUND", "CAST"):
-                raise InvalidQuery(
-                    f"{called} of an aggregate is not available: its ends would have to be rounded outwards. The frame"
-                    " has all digits; what is printed has as many as the interval deserves."
-                )
+    if _aggregate_in(part) is not None:
+        if called in ("ROUND", "CAST"):
             raise InvalidQuery(
-                f"Arithmetic with aggregates is not available, as in {part.text!r}: an interval is computed for each of"
-                " them alone. Put the arithmetic inside, AVG(100 * x), or ask for a difference. AVG(condition) is the"
-                " share of rows for which it is true."
+                f"{called} of an aggregate is not available: its ends would have to be rounded outwards. The frame"
+                " has all digits; what is printed has as many as the interval deserves."
             )
+        raise InvalidQuery(
+            f"Arithmetic with aggregates is not available, as in {part.text!r}: an interval is computed for each of"
+            " them alone. Put the arithmetic inside, AVG(100 * x), or ask for a difference. AVG(condition) is the"
+            " share of rows for which it is true."
+        )
     if called and get_close_matches(called, AGGREGATES, n=1, cutoff=0.8):
         near = get_close_matches(called, AGGREGATES, n=1, cutoff=0.8)[0]
         raise InvalidQuery(f"{called} is not an aggregate here; {near} is. There are {_OFFERED}.")
+    known = called in FUNCTION_NAMES or called in RESERVED
+    if called.isidentifier() and not known and ";" not in str(refused_function(called)):
+        raise InvalidQuery(f"{called} is not an aggregate or a function here. There are the aggregates {_OFFERED}.")
     return Item(part.text, None, (), alias or part.text)
+
+
+def _aggregate_in(part: _Part) -> str | None:
+    """Return the first aggregate that is called in some tokens."""
+    words = [word for _, _, word in part.words()]
+    called = (word for word, after in pairwise(words) if after == "(")
+    return next((word for word in called if word in AGGREGATES or word in _ELSEWHERE), None)
 
 
 def _without_alias(part: _Part) -> tuple[_Part, str | None]:
@@ -366,6 +403,14 @@ def _arguments(called: str, part: _Part, close: int) -> tuple[str, ...]:
         )
     if not inside.tokens:
         raise InvalidQuery(f"{called}() needs something to work on.")
+    inner = _aggregate_in(inside)
+    if inner in _ELSEWHERE:
+        raise InvalidQuery(f"{inner} is not available: {_ELSEWHERE[inner]}.")
+    if inner is not None:
+        raise InvalidQuery(
+            f"{inner} is an aggregate over many rows, and so is {called}: ask for each of them alone. Inside an"
+            " aggregate is an expression about one row."
+        )
     arguments = tuple(one.text for one in inside.split())
     if "*" in arguments and called != "COUNT":
         raise InvalidQuery(f"{called} takes a column or an expression; only COUNT takes *.")

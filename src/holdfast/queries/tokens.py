@@ -308,6 +308,8 @@ _INSTEAD = {
     **dict.fromkeys(("STR", "STRING", "TEXT", "VARCHAR"), "CAST(x AS TEXT) is"),
     **dict.fromkeys(("TRUNC", "TRUNCATE"), "FLOOR(x), CEIL(x) and ROUND(x, 1) are"),
     "SQUARE": "POWER(x, 2) is",
+    **dict.fromkeys(("GEOMETRIC_MEAN", "GEOMEAN", "GMEAN"), "ask for the mean of LN(x), whose exponential it is"),
+    **dict.fromkeys(("HARMONIC_MEAN", "HMEAN"), "ask for the mean of 1 / x, whose reciprocal it is"),
     "PI": "write 3.141592653589793",
     "CHARINDEX": "STRPOS(x, 'a') is",
     "SPLIT_PART": "STRPOS(x, 'a'), LEFT(x, 2) and SUBSTRING(x, 3, 2) are",

@@ -16,8 +16,8 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.shares import area_under
-from holdfast.guarantees.statistic import OutcomeShares, Statistic
-from holdfast.ledger import Cost
+from holdfast.guarantees.statistic import OutcomeShares, Statistic, Tally
+from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import QueryLike, build_mean, condition
 from holdfast.queries.evaluate import RowFunction, booleans
 from holdfast.queries.measures import Mean, Share, Sliced, about, encode_facts
@@ -26,9 +26,20 @@ from holdfast.queries.query import Values
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.estimate import Estimate
+from holdfast.questions.imagined import about_margin
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, encode
+from holdfast.questions.question import (
+    NOT_KNOWN,
+    SHOWN_SHARES,
+    Context,
+    Drawing,
+    Forecast,
+    Question,
+    Result,
+    encode,
+    written_shares,
+)
 
 
 @dataclass(frozen=True)
@@ -153,11 +164,14 @@ def auc(
         found = Estimate.within((0.0, 1.0), _seen(release.values, ranked.steps), interval)
         return found.to_result((0.0, 1.0))
 
-    question = context.question(AUC.name, built, draws, run)
+    def foreseen(_: Answered) -> Forecast:
+        return Forecast(remarks=(_in_advance(context, built, draws, asked.cost, tied=tied),))
+
+    asked = question = context.question(AUC.name, built, draws, run, forecast=foreseen)
     if not looks:
         return question
     search, rows, work = context.price_all([(_above(score, 0.5), few)] * most)
-    return replace(
+    asked = replace(
         question,
         text=f"{question.text} that are looked for",
         identity=None if question.identity is None else encode({"steps are looked for": question.identity}),
@@ -166,11 +180,30 @@ def auc(
         rows_read=question.rows_read + rows,
         work=question.work + work,
     )
+    return asked
 
 
 def _above(score: Share | Mean, threshold: float) -> Sliced:
     """Return a coin that is 1 where the score is at least `threshold`, and may be 1 where it is just below."""
     return Sliced(score, (threshold - NARROW, threshold))
+
+
+def _in_advance(context: Context, built: Ranked, draws: int, cost: Cost, *, tied: bool) -> str:
+    """Say how wide the interval will be, by the share of positive rows, if the score tells nothing."""
+    certifying = context.certifying(cost).answering()
+    if not certifying.covers_slices:
+        return NOT_KNOWN
+    parts, mass, outcomes = [], certifying.coin_mass, built.statistic.outcomes
+    grouped = built.score.where is not None
+    for share in SHOWN_SHARES:
+        positive, negative = (share / 2, share / 2) if grouped else (share, 1 - share)
+        shares = [part / built.steps for part in (positive, negative) for _ in range(built.steps)]
+        counts = [round(draws * (mass + (1 - outcomes * mass) * each)) for each in shares]
+        tally = Tally((), draws, (*counts, max(0, draws - sum(counts))), built.statistic.reported)
+        interval = area_under(*certifying.ordered(tally, built.steps), tied=tied)
+        parts.append(about_margin(Estimate.within((0.0, 1.0), 0.5, interval)))
+    what = "of the rows count and half of them are positive" if grouped else "of the rows are positive"
+    return ", ".join(map(" ".join, zip(parts, written_shares(SHOWN_SHARES, what), strict=True)))
 
 
 def _equally_filled(drawing: Drawing, score: Share | Mean, steps: int, draws: int) -> tuple[float, ...]:

@@ -29,9 +29,9 @@ from holdfast import check, notebook
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Answered, Spent
-from holdfast.questions import kind_named
+from holdfast.questions import KINDS, kind_named
 from holdfast.questions.answer import AnyAnswer, brief
-from holdfast.questions.estimate import Estimate, write_end
+from holdfast.questions.estimate import Estimate, plus_minus
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import DEFAULT_KIND
 from holdfast.questions.plot import Panel, Picture, Pictured, picture_lines
@@ -104,6 +104,9 @@ def _values(asked: Asked) -> dict[str, Any]:
         raise InvalidArgument(
             f"a question must be text, or a dict of its kind and options; got {asked!r}.", name="questions"
         )
+    named = () if "kind" in asked or "query" in asked else [name for name in asked if name in KINDS.names()]
+    for kind in named:
+        raise InvalidArgument(f"{kind} is a kind of question: write query: {asked[kind]}, kind: {kind}.", name="kind")
     return dict(asked)
 
 
@@ -288,7 +291,7 @@ class Prices:
     def _repr_html_(self) -> str:
         rows = []
         for price in self.each:
-            margin = "" if price.margin is None else f"±{write_end(price.margin, 3, up=True)}"
+            margin = "" if price.margin is None else plus_minus(price.margin)
             answers = "free" if price.cached else f"{price.answers:,}"
             rows.append((brief(price.question), answers, f"{price.rows_read:,}", margin))
         total = "all of them" if self.affordable else "all of them: more than is left"

@@ -12,17 +12,20 @@ from typing import Annotated, Any
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
+from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, Record
 from holdfast.questions.estimate import LONG, Estimate, Interval, outward, width, write_far
+from holdfast.questions.imagined import Imagined, about_margin
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result
+from holdfast.questions.question import NOT_KNOWN, SHOWN_SHARES, Context, Drawing, Question, Result, written_shares
 from holdfast.questions.stages import DrawnStages, PlannedStages
 
 GAP = QuadraticForm(x=1.0, y=-1.0)
+APART = (0.01, 0.1)  # how much two values differ, for which a price says what to expect
 OF_PAIRS = 2.0  # draws of a pair, in ordinary answers
 
 
@@ -174,6 +177,14 @@ def _paired(
     rows_per_query: int | None,
 ) -> Question:
     first, second = (build_mean(one, context.schema, within=within, where=where) for one in (query, minus))
+    if within is None and first.bounds != second.bounds:  # both are declared: their range is what contains both
+        low, high = zip(first.bounds, second.bounds, strict=True)
+        both = min(low), max(high)
+        asked = ((first, query), (second, minus))
+        first, second = (
+            one if isinstance(one, Share) else build_mean(text, context.schema, within=both, where=where)
+            for one, text in asked
+        )
     if first.bounds != second.bounds:
         raise InvalidArgument(
             f"Both values of a pair must have the same range; got {first.bounds} and {second.bounds}. Give within.",
@@ -190,9 +201,29 @@ def _paired(
         value, gap = stages.certain(GAP, stages.count(OF_PAIRS), cuts)
         return _result(value, gap, span) | {"first": None, "second": None}
 
+    def hint(cost: Cost) -> str:
+        """Say how wide it will be, by how much both differ; with `where`, by how many rows count."""
+        certifying, both = context.certifying(cost), cuts is not None
+        if not covered or (not both and Share in (type(first), type(second))):
+            return NOT_KNOWN
+
+        def margin(apart: float, share: float = 1.0) -> str:
+            drawing = Imagined.apart((first, second), certifying, apart, share)
+            stages = DrawnStages(pair.measures, draws, covered, drawing=drawing)
+            value, gap = stages.certain(GAP, stages.count(OF_PAIRS), cuts)
+            found = _result(value, gap, span)
+            return about_margin(Estimate.from_json(found))
+
+        apart = "differ in {:.0%} of them" if both else "differ by {:.0%} of the range on average"
+        if where is not None:
+            parts = [margin(APART[-1], share) for share in SHOWN_SHARES]
+            counted = written_shares(SHOWN_SHARES, f"of the rows count and both {apart.format(APART[-1])}")
+            return ", ".join(map(" ".join, zip(parts, counted, strict=True)))
+        return ", ".join(f"{margin(each)} if both {apart.format(each).replace('them', 'the rows')}" for each in APART)
+
     planned = PlannedStages(pair.measures, draws, covered)
     planned.certain(GAP, planned.count(OF_PAIRS))
-    return planned.question(context, DIFFERENCE.name, f"difference of {first.text} less {about(second)}", run)
+    return planned.question(context, DIFFERENCE.name, f"difference of {first.text} less {about(second)}", run, hint)
 
 
 def _result(value: float, gap: Interval, span: float) -> Result:

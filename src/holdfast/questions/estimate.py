@@ -114,9 +114,13 @@ def times(size: int, bounds: Interval) -> Interval:
 
 
 def multiple(of: Fraction, bounds: Interval) -> Interval:
-    """Return the bounds times a positive number, rounded outward."""
+    """Return the bounds times a positive number, rounded outward.
+
+    >>> multiple(Fraction(3), (0.0, 0.5))
+    (0.0, 1.5)
+    """
     low, high = bounds
-    return -at_least(-of * Fraction(low)), at_least(of * Fraction(high))
+    return 0.0 - at_least(-of * Fraction(low)), at_least(of * Fraction(high))  # 0, and not -0
 
 
 def width(bounds: Interval) -> float:
@@ -193,6 +197,16 @@ def write_end(x: float, digits: int, *, up: bool) -> str:
         step = 10.0 ** (floor(log10(abs(x))) - digits + 1)
         text = f"{x + step if up else x - step:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(x) < LONG else text
+
+
+def plus_minus(margin: float, digits: int = 3) -> str:
+    """Write a margin with this many significant digits, rounded up.
+
+    >>> plus_minus(0.123401), plus_minus(1_736.2), plus_minus(4_655_301)
+    ('±0.124', '±1740', '±4,660,000')
+    """
+    text = write_end(margin, digits, up=True)
+    return f"±{float(text):,.0f}" if text.isdigit() and SEPARATED <= margin < LONG else f"±{text}"
 
 
 def write_far(x: float, digits: int, *, up: bool) -> str:

@@ -388,7 +388,7 @@ def _in_slices(
         return _result(plain, found, shares) if isinstance(plain, Grouped) else found[0].to_result(plain.bounds)
 
     draws = context.draws(sliced, rows_per_query)
-    question = in_slices(MEAN.name, context, sliced, draws, report, forecast=_of_all_rows(plain) and not sliced.edges)
+    question = in_slices(MEAN.name, context, sliced, draws, report)
     if isinstance(plain, Grouped):
         leave_something(context, question.cost, len(plain.groups), "groups")
         return context.naming_published(question, [name for key in plain.keys for name in key.columns])

@@ -16,20 +16,22 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm, quotient
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
-from holdfast.queries.measures import Quadratic, Share, about
-from holdfast.queries.query import Composed
+from holdfast.queries.measures import Mean, Quadratic, Share, about
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.estimate import SAYS_NOTHING, Estimate, Interval, multiple, write_end
+from holdfast.questions.imagined import Imagined, about_margin
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
-from holdfast.questions.question import Context, Drawing, Question, Result
-from holdfast.questions.stages import FIRST, DrawnStages, Found, Imagined, PlannedStages, Stages
+from holdfast.questions.question import NOT_KNOWN, SHOWN_SHARES, Context, Drawing, Question, Result, written_shares
+from holdfast.questions.stages import FIRST, DrawnStages, Found, PlannedStages, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
 ROUNDING = 1e-12  # bounds the relative rounding errors of roots and quotients
 SMALLEST = 1e-8  # replaces a smaller estimate of a variance that is divided by
 DEVIATIONS = (0.02, 0.1, 0.25)  # of numbers, in parts of their ranges, for which a price says what to expect
+MIDDLING = DEVIATIONS[1]
+COUNT = list(zip(SHOWN_SHARES, written_shares(SHOWN_SHARES, "of the rows count"), strict=True))
 BEYOND = 0.7  # the ends of a quotient are searched for at this part of its uncertainty from the estimate
 SQUARE, OTHER_SQUARE, PRODUCT = QuadraticForm(xx=1.0), QuadraticForm(yy=1.0), QuadraticForm(xy=1.0)
 
@@ -168,7 +170,7 @@ class MomentOf:
     """What a moment is about, and the draws of an ordinary answer."""
 
     context: Context
-    of: tuple[Composed, ...]
+    of: tuple[Share | Mean, ...]
     draws: int
 
     @property
@@ -300,16 +302,24 @@ def moment(
             return estimate.to_result(bounds)
 
         def hint(cost: Cost) -> str | None:
-            if not covered or any(isinstance(one, Share) for one in asked.of):
+            grouped = any(measure.where is not None for measure in asked.of)
+            if not covered:
+                return NOT_KNOWN
+            if not grouped and any(isinstance(one, Share) for one in asked.of):
                 return None
-            certifying, parts = context.certifying(cost), []
-            for deviation in DEVIATIONS:
-                drawing = Imagined.spread(asked.of, certifying, deviation)
+            certifying = context.certifying(cost)
+
+            def margin(deviation: float, share: float = 1.0) -> str:
+                drawing = Imagined.spread(asked.of, certifying, deviation, share)
                 found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
                 estimate, _ = _in_units(found, within, Fraction(times), rounded=range_follows)
-                margin = float(write_end((estimate.high - estimate.low) / 2, 2, up=True))
-                parts.append(f"{deviation:.0%}: {'it will say nothing' if estimate.too_few else f'about ±{margin:,g}'}")
-            return f"by the deviation, in parts of the declared range, {', '.join(parts)}; declare close ranges"
+                return about_margin(estimate)
+
+            if grouped:
+                known = ", ".join(f"{margin(MIDDLING, share)} {if_}" for share, if_ in COUNT)
+                return f"if numbers deviate by a tenth of their ranges, {known}; declare close ranges"
+            known = ", ".join(f"{deviation:.0%}: {margin(deviation)}" for deviation in DEVIATIONS)
+            return f"by the deviation, in parts of the declared range, {known}; declare close ranges"
 
         planned = PlannedStages(asked.of, asked.draws, covered)
         work_out(planned)

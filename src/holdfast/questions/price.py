@@ -14,7 +14,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.questions.answer import write_rows
-from holdfast.questions.estimate import write_end
+from holdfast.questions.estimate import plus_minus, write_end
 from holdfast.questions.question import Question, Widths
 
 MORE = 100  # ordinary answers: how far a price looks ahead
@@ -61,7 +61,7 @@ def _in_words(widths: Widths) -> str:
     'margin ±92.1 if no value is missing, ±140 if 50% are'
     """
     shares, margins = zip(*widths, strict=True)
-    written = [f"±{write_end(margin, 3, up=True)}" for margin in margins]
+    written = [plus_minus(margin) for margin in margins]
     if shares[0] < 1:
         parts = ", ".join(f"{margin} for {share:.0%}" for share, margin in zip(shares, written, strict=True))
         return f"a group is wider the smaller it is ({parts} of the rows)"
@@ -169,14 +169,14 @@ class Price:
             return f"free: {self.question} was asked before"
         promise = ""
         if self.margin is not None:
-            promise = f", margin ±{write_end(self.margin, 3, up=True)}"
+            promise = f", margin {plus_minus(self.margin)}"
         elif self.widths:
             promise = f", {_in_words(self.widths)}"
         elif self.excess_bound is not None:
             promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"
         if self.later is not None:
-            without, with_it = (f"±{write_end(margin, 4, up=True)}" for margin in self.later)
+            without, with_it = (plus_minus(margin, 4) for margin in self.later)
             short = f"; after {MORE} more answers one has {with_it} instead of {without}"
         worth = f"worth {write_answers(self.answers)}" if self.later else f"{write_answers(self.answers)} of the budget"
         cost = f"{worth}, {write_rows(self.rows_read)}"

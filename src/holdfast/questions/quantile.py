@@ -5,19 +5,30 @@ certainly not below the quantile bound it. `steps` questions are charged, whatev
 """
 
 from dataclasses import dataclass, replace
-from math import nan
+from math import ceil, floor, nan
 from typing import Annotated
 
 import numpy as np
 
 from holdfast import check
+from holdfast.guarantees.statistic import GroupMean
 from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer
 from holdfast.questions.estimate import SAYS_NOTHING, Estimate
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, Real, Text, Where, Whole, Within
-from holdfast.questions.question import Context, Drawing, Forecast, Question, Result, encode, if_complete
+from holdfast.questions.question import (
+    NOT_KNOWN,
+    Context,
+    Drawing,
+    Forecast,
+    Question,
+    Result,
+    encode,
+    if_complete,
+    written_shares,
+)
 
 STEPS = 10
 MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about this many
@@ -69,6 +80,16 @@ def quantile(
             search.learn(threshold, share)
         return search.estimate().to_result((low, high))
 
+    def in_ranks() -> str | None:
+        """Say between which quantiles the answer will lie: in the units of the number it depends on the data."""
+        widths = context.group_widths(at_most, draws, cost, q)
+        if not widths:
+            return NOT_KNOWN if isinstance(at_most.statistic, GroupMean) else None
+        ends = [(floor(1000 * max(0.0, q - margin)), ceil(1000 * min(1.0, q + margin))) for _, margin in widths]
+        reach = [f"from the {low / 1000:g} to the {high / 1000:g} quantile" for low, high in ends]
+        shares = written_shares([share for share, _ in widths], "of the rows count")
+        return f"its interval reaches about {', '.join(map(' '.join, zip(reach, shares, strict=True)))}"
+
     facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps}
     condition = "" if at_most.where is None else f" where {at_most.where.text}"
     return Question(
@@ -79,7 +100,7 @@ def quantile(
         rows_read=rows_read,
         work=work,
         run=run,
-        forecast=lambda _: Forecast(remarks=(if_complete(at_most),)),
+        forecast=lambda _: Forecast(remarks=(if_complete(at_most), in_ranks())),
     )
 
 

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
-from holdfast.guarantees.statistic import GroupMean, Release, Statistic
+from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.mechanisms import MECHANISMS, Mechanism
@@ -35,6 +35,7 @@ NOTHING_SPENT = Spent(0, 0, 0)
 RELEASE_WORK = 100_000  # steps that a release takes besides those on its rows
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # shares of the rows in a group for which a price says how wide its answer will be
 SHOWN_PRESENT = (1.0, 0.5)  # the same, where the group is the rows in which a value is not missing
+NOT_KNOWN = "how wide it will be depends on the data"  # a remark
 MOST_TIMES = 100  # how often one answer may draw every row, on average, in a session without an end
 MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 
@@ -123,6 +124,16 @@ def if_complete(query: Query) -> str | None:
     if query.incomplete is None:
         return None
     return f"less, if {query.incomplete} is declared complete where the data are opened: its values may be missing"
+
+
+def written_shares(shares: Sequence[float], what: str) -> list[str]:
+    """Return "if 1% of the rows count" for the first share, and "if 5%" for each of the others.
+
+    >>> written_shares((0.01, 0.2), "of the rows count")
+    ['if 1% of the rows count', 'if 20%']
+    """
+    first, *others = (f"if {share:.0%}" for share in shares)
+    return [f"{first} {what}", *others]
 
 
 def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
@@ -296,7 +307,9 @@ class Context:
     def forecast(self, query: Query, draws: int, scale: float | None, remarks: Remarks, _: Answered) -> Forecast:
         """Return the forecast of an answer from one release of this many `draws`; `scale`, `remarks`: as `question`."""
         margin = None if scale is None else self.margin(query, draws, scale)
-        return Forecast(margin, None, self.group_widths(query, draws), (if_complete(query), *remarks()))
+        widths = self.group_widths(query, draws)
+        unknown = NOT_KNOWN if isinstance(query.statistic, OfGroup) and not widths else None
+        return Forecast(margin, None, widths, (if_complete(query), *remarks(), unknown))
 
     def margin(self, query: Query, draws: int, scale: float) -> float | None:
         """Return the margin of an answer from this many `draws`, `scale` times that of the query.
@@ -310,7 +323,7 @@ class Context:
         known = _margin(certifying, draws) if certifying is self.guarantee else certifying.margin(draws)
         return scale * (high - low) * known
 
-    def group_widths(self, query: Query, draws: int, cost: Cost | None = None) -> Widths:
+    def group_widths(self, query: Query, draws: int, cost: Cost | None = None, mean: float = 1 / 2) -> Widths:
         """Return how wide groups will be, in the question's units, if their means are middling.
 
         Parameters
@@ -319,13 +332,15 @@ class Context:
             What is asked in one pass, and its draws.
         cost
             What all passes cost, if there are several: every group is certified after the draws of all of them.
+        mean
+            Their means, in parts of the range, if they are not middling.
         """
         (low, high), statistic = query.bounds, query.statistic
-        if not isinstance(statistic, GroupMean):
+        if not isinstance(statistic, OfGroup):
             return ()
         certifying = self.certifying(cost or self.price(query, draws)[0]).answering()
         shares = SHOWN_SHARES if query.incomplete is None else SHOWN_PRESENT
-        found = [(share, certifying.group_margin(statistic, draws, share)) for share in shares]
+        found = [(share, certifying.group_margin(statistic, draws, share, mean)) for share in shares]
         return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
     # -- the question -------------------------------------------------------------------------------------------------

@@ -3,14 +3,15 @@
 A statement becomes a list of questions of ordinary kinds, asked like any other: what was asked before, by SQL or a
 verb, is free. NULL is treated as in SQL: AVG, also of a condition, leaves out rows without a value.
 
-A count is a share of the rows, and a sum a mean over all of them, times the number of rows, which is public.
+A count is a share of the rows, and a sum a mean over all of them, times the number of rows, which is public. Counts
+are whole numbers, the ends of their intervals rounded outwards to such.
 
 Groups are those of the declared values of a column, never those of the values that occur.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nan, nextafter
+from math import ceil, floor, nan
 from typing import Any
 
 import polars as pl
@@ -24,7 +25,7 @@ from holdfast.queries.select import Item, Key, Select, read_select, whole_number
 from holdfast.queries.tokens import AGGREGATES
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer
-from holdfast.questions.estimate import Estimate, rounded_alike
+from holdfast.questions.estimate import Estimate, rounded_alike, times
 from holdfast.questions.options import Real
 from holdfast.questions.plot import aggregates_of
 from holdfast.schema import Schema, Type
@@ -75,8 +76,9 @@ class Selected:
                 for place in column.answers
             ]
             values = [None if one.too_few else one.value for one in found]
-            ends = [one.low for one in found], [one.high for one in found]
-            made |= zip(column.names, (values, *ends), strict=True)
+            numbers: list[list[float | None]] = [values, [one.low for one in found], [one.high for one in found]]
+            dtype = pl.Int64 if column.counts else pl.Float64  # also where every group has too few rows to tell
+            made |= {name: pl.Series(name, each, dtype) for name, each in zip(column.names, numbers, strict=True)}
         frame = pl.DataFrame(made)
         if self._order:
             names, keys = zip(*self._order, strict=True)
@@ -87,14 +89,12 @@ class Selected:
 
 
 def _scaled(one: Estimate, column: _Column) -> Estimate:
-    """Multiply an estimate, its ends rounded outwards; a count is at least 0, and at most all rows."""
-    scale = column.scale
-    if scale == 1:
-        return one
-    low, high = nextafter(one.low * scale, -inf), nextafter(one.high * scale, inf)
+    """Multiply an estimate, its ends rounded outwards, those of a count to whole numbers."""
+    low, high = times(column.scale, (one.low, one.high))
+    value = one.value * column.scale
     if column.counts:
-        low, high = max(0.0, low), min(float(scale), high)
-    return Estimate(one.value * scale, low, high)
+        low, high, value = floor(low), ceil(high), value if one.too_few else round(value)
+    return Estimate(value, low, high)
 
 
 def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:
@@ -206,10 +206,10 @@ class _Compiler:
                     return _Column(item.name, tuple(group[place] for group in self.groups))
             raise InvalidQuery(f"{item.text} must be inside an aggregate, such as COUNT({item.text}), or in GROUP BY.")
         make = _AGGREGATES[item.aggregate]
-        scale, counts = self._scale(item), item.aggregate in ("COUNT", "COUNT_IF")
+        scale, counts = self._scale(item), self._counts(item)
         everything = item.aggregate == "COUNT" and item.arguments in (("*",), ("1",))
         if everything and not self.by and self.statement.where is None:
-            return _Column(item.name, answers=(None,), scale=scale)
+            return _Column(item.name, answers=(None,), scale=scale, counts=True)
         if everything and len(self.by) == 1:  # one histogram counts all groups
             place = self._ask(self._histogram(self.by[0].text), item.text)
             lines = tuple((place, line) for line in range(len(self.groups)))
@@ -234,6 +234,12 @@ class _Compiler:
                 " whatever its number of rows. AVG is."
             )
         return self.rows
+
+    def _counts(self, item: Item) -> bool:
+        """Whether an aggregate counts rows: so does the SUM of a condition."""
+        if item.aggregate == "SUM" and len(item.arguments) == 1:
+            return from_text(item.arguments[0], self.schema).type is Type.BOOL
+        return item.aggregate in ("COUNT", "COUNT_IF")
 
     def _histogram(self, by: str) -> Question:
         """Return the question for the share of every group."""
@@ -336,9 +342,10 @@ def _ranged(item: Item, text: str, schema: Schema) -> Expression:
     """Return the argument of an aggregate; refuse a number without a declared range, which SQL has no way to give."""
     value = from_text(text, schema)
     if value.type.is_number and value.range is None:
-        declared = all(column.bounds is not None for column in value.reads.values())
-        way = " A question of the kind mean takes a range; here, average a condition instead: AVG(x > 15)." * declared
-        raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}{way}", name="within")
+        why = undeclared(value)
+        if "declare" not in why.partition("; ")[2]:  # declaring columns would not suffice
+            why += " A question of the kind mean takes a range; here, average a condition instead: AVG(x > 15)."
+        raise InvalidArgument(f"{item.text} needs the range of {text}. {why}", name="within")
     return value
 
 

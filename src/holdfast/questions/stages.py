@@ -25,33 +25,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf, log2
-from statistics import NormalDist
-
-import numpy as np
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee
+from holdfast.guarantees.guarantee import AnswerGuarantee
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
 from holdfast.guarantees.mathematics.shares import look_share
 from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.groups import Grouped
-from holdfast.queries.measures import Quadratic, Sliced
-from holdfast.queries.query import Composed, Query, RowValues
+from holdfast.queries.measures import Mean, Quadratic, Sliced
+from holdfast.queries.query import Composed, Query
 from holdfast.questions.estimate import Estimate, Interval, times
+from holdfast.questions.imagined import Imagined
 from holdfast.questions.question import (
     RELEASE_WORK,
     SHOWN_PRESENT,
+    SHOWN_SHARES,
     Context,
     Drawing,
     Forecast,
     Question,
     Result,
-    Widths,
     encode,
     if_complete,
-    no_forecast,
 )
 
 Found = tuple[float, Interval]  # an estimate, and its interval
@@ -67,7 +64,6 @@ CUTS_OF_SQUARES = (0.04, 0.2)  # the same if the range is on one side of 0 only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
 LEAST = 64  # draws below which nothing is cut: slices would have too few each to be narrower together
 SLACK = 2.0**-48  # more than the rounding errors of a form, of its range, and of what is computed from its mean
-IMAGINED = 15  # values of each number that are imagined for a price
 FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
 
 
@@ -183,39 +179,6 @@ class PlannedStages(Stages):
         return Question(
             kind, text, identity, cost, rows_read, run, work=work, forecast=lambda _: Forecast(remarks=(hint(cost),))
         )
-
-
-@dataclass
-class Imagined(Drawing):
-    """Imagined rows, for a price: every release has its expected counts, and nothing is read."""
-
-    values: tuple[RowValues, ...] = ()  # the values of each function
-
-    @classmethod
-    def spread(cls, measures: tuple[Composed, ...], guarantee: Guarantee, deviation: float) -> "Imagined":
-        """Return independent normal numbers in the middle of their ranges, with this `deviation` in parts of them."""
-        quantiles = [NormalDist(0.5, deviation).inv_cdf((place + 0.5) / IMAGINED) for place in range(IMAGINED)]
-        values: list[RowValues] = []
-        for one, numbers in zip(measures, np.meshgrid(quantiles, quantiles), strict=False):
-            low, high = one.bounds
-            values.append(low + (high - low) * np.clip(numbers.ravel(), 0.0, 1.0))
-            values += [np.ones(IMAGINED**2, dtype=bool)] * (len(one.functions) - 1)  # all of them count
-        return cls(None, None, guarantee, values=tuple(values))  # type: ignore[arg-type]  # neither rows nor randomness
-
-    @classmethod
-    def zeros_and_ones(cls, measure: Composed, guarantee: Guarantee, share: float) -> "Imagined":
-        """Return a number that is at either end of its range as often; a `share` of the rows, a half or all, count."""
-        counts = [*measure.bounds, *([np.nan] * 2 if share < 1 else ())]
-        others = [np.ones(len(counts), dtype=bool)] * (len(measure.functions) - 1)
-        return cls(None, None, guarantee, values=(np.array(counts), *others))  # type: ignore[arg-type]  # as above
-
-    def release(self, query: Query, draws: int) -> Tally:
-        """Return the expected counts of the two outcomes."""
-        assert isinstance(query, Composed)
-        mass = self.answering.coin_mass
-        ones = round(draws * (mass + (1 - 2 * mass) * float(np.mean(query.combined(self.values)))))
-        counts = draws - ones, ones
-        return Tally(query.statistic.from_counts(counts, draws, mass=mass), draws, counts, query.statistic.reported)
 
 
 @dataclass
@@ -417,7 +380,6 @@ def in_slices(
     *,
     size: int = 1,
     text: str | None = None,
-    forecast: bool = False,
 ) -> Question:
     """Return the question about every slice of a number, with as many draws in all as it has without slices.
 
@@ -433,8 +395,6 @@ def in_slices(
         How many units of the answer are one unit of the number.
     text
         The question in words, if not the text of `sliced`.
-    forecast
-        Whether its price says how wide the answer can be.
     """
     context.answering.supports_slices()
     if draws < LEAST:
@@ -458,24 +418,29 @@ def in_slices(
         return report(found, shares)
 
     def foreseen(_: Answered) -> Forecast:
+        if sliced.edges:
+            return Forecast(remarks=("how wide it will be depends on which slices the values are in",))
+
         def margin(share: float) -> float:
-            imagined = Imagined.zeros_and_ones(measure, context.certifying(cost), share)
-            found, _ = estimate(measure, imagined)
+            part = measure
+            if isinstance(measure, Grouped):  # which condition a group has does not matter
+                part = Mean(measure.inner.value, measure.bounds, measure.inner.value)
+            imagined = Imagined.zeros_and_ones(part, context.certifying(cost), share)
+            found, _ = estimate(part, imagined)
             return (found.high - found.low) / 2
 
         remarks = (if_complete(measure),)
         if not planned.some_left_out:
             return Forecast(margin(1.0), remarks=remarks)
-        widths: Widths = tuple((share, margin(share)) for share in SHOWN_PRESENT)
-        return Forecast(widths=widths, remarks=remarks)
+        shares = SHOWN_SHARES if measure.incomplete is None else SHOWN_PRESENT
+        return Forecast(widths=tuple((share, margin(share)) for share in shares), remarks=remarks)
 
     planned = PlannedStages(parts[:1], draws, sliced=True, counting=COUNTING)
     _found(planned, sliced.edges)
     one, rows_read, work = planned.price(context)
     cost = Cost(len(parts) * one.charge, len(parts) * one.intervals)
     price = cost, len(parts) * rows_read, len(parts) * work
-    known = foreseen if forecast else no_forecast
-    return context.question(kind, sliced, draws, run, price=price, forecast=known, text=text)
+    return context.question(kind, sliced, draws, run, price=price, forecast=foreseen, text=text)
 
 
 def _found(stages: Stages, edges: Sequence[float]) -> Found:

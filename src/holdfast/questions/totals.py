@@ -114,7 +114,6 @@ def total(
             lambda found, _: found[0].to_result(bounds),
             size=size,
             text=text,
-            forecast=True,
         )
     return context.question(TOTAL.name, built, draws, size=size, text=text)
 

@@ -22,7 +22,7 @@ from holdfast.rows.decks.deck import Deck, is_deck
 from holdfast.rows.disk.folder import MANIFEST, FolderRows, Manifest
 from holdfast.rows.disk.ingest import asked, ingest
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.files import FORMATS, scan_path, scan_paths
+from holdfast.rows.scans.files import FORMATS, no_file, scan_path, scan_paths
 from holdfast.rows.scans.remote import POSTGRES, scan_lake, scan_objects, scan_postgres
 from holdfast.rows.scans.scan import Scan, scan_stream
 from holdfast.rows.scans.texts import Dialect
@@ -99,7 +99,7 @@ def open_rows(
     if isinstance(data, str) and not data:
         raise InvalidArgument("data must say which file or folder; got an empty text.", name="data")
     given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
-    own = Path(data) if isinstance(data, str | Path) and _is_own(Path(data)) else None
+    own = Path(data) if isinstance(data, str | Path) and is_own(Path(data)) else None
     if own is not None:
         if given is not None:
             raise InvalidArgument(f"{given} must be left out when a holdfast folder is opened.", name=given)
@@ -111,7 +111,7 @@ def open_rows(
             return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
         finally:
             scan.close()
-    if given is not None:
+    if given is not None and not _is_missing(data):
         raise InvalidArgument(f"{given} must be left out unless a table is read from files or a stream.", name=given)
     if isinstance(data, RowVerbs):
         _refuse_complete(complete, unit)
@@ -127,15 +127,7 @@ def open_rows(
     if isinstance(data, str | Path):
         if str(data).startswith(_WEB):
             raise _on_the_web(str(data))
-        if Path(data).is_dir():
-            several = next((ending for ending in FORMATS if any(Path(data).glob(f"*{ending}"))), None)
-            hint = "" if several is None else f" All of its {FORMATS[several]} files are '{data}/*{several}'."
-            raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.{hint}")
-        if Path(data).suffix in (".holdfast", ".deck"):
-            raise RowSourceError(f"No folder {data}.", path=str(data))
-        known = ", ".join(FORMATS)
-        hint = _other_ending(Path(data)) if Path(data).suffix or Path(data).exists() else ""
-        raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
+        raise unknown_path(data)
     hint = ' Name its columns: {"x": values[:, 0]}.' if isinstance(data, np.ndarray) else ""
     hint = " Make it a frame of one column: series.to_frame()." if _is_series(data) else hint
     raise InvalidArgument(
@@ -143,6 +135,24 @@ def open_rows(
         f" got {type(data).__name__}.{hint}",
         name="data",
     )
+
+
+def _is_missing(data: object) -> bool:
+    """Whether it is a path, and there is nothing."""
+    return isinstance(data, str | Path) and not str(data).startswith((*POSTGRES, *_WEB)) and not Path(data).exists()
+
+
+def unknown_path(data: str | Path) -> RowSourceError:
+    """Return the refusal of a path that is not there, or that names nothing which could be read as a table."""
+    path = Path(data)
+    if not path.exists():
+        return no_file(path, "folder" if path.suffix in (".holdfast", ".deck") else "file or folder")
+    if path.is_dir():
+        several = next((ending for ending in FORMATS if any(path.glob(f"*{ending}"))), None)
+        hint = "" if several is None else f" All of its {FORMATS[several]} files are '{data}/*{several}'."
+        return RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.{hint}")
+    known, hint = ", ".join(FORMATS), _other_ending(path)
+    return RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
 
 
 def _other_ending(path: Path) -> str:
@@ -182,19 +192,30 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
         The version, of a table that has versions.
     """
     dialect = dialect or Dialect()
+    lake = scan_lake(data, version) if _may_be_lake(data) else None
+    if lake is None and version is not None and not _is_missing(data):
+        raise InvalidArgument("version must be left out unless a Delta or Iceberg table is read.", name="version")
     if isinstance(data, str) and data.startswith(POSTGRES):
         return scan_postgres(data)
     if isinstance(data, str) and data.startswith(_WEB):
         return None
     if isinstance(data, str | Path):
-        return scan_lake(data, version) or scan_objects(data, dialect) or scan_path(data, dialect)
+        return lake or scan_objects(data, dialect) or scan_path(data, dialect)
     if _is_list(data):
         return scan_paths(data, dialect)
     if isinstance(data, pl.LazyFrame):
         return scan_stream(data)
     if isinstance(data, RowVerbs | Mapping) or _is_series(data) or _is_frame(data):
         return None
-    return scan_lake(data, version) or scan_stream(data)
+    return lake or scan_stream(data)
+
+
+def _may_be_lake(data: object) -> bool:
+    """Whether it may name a table with versions, or be one."""
+    if isinstance(data, str):
+        return not data.startswith((*POSTGRES, *_WEB))
+    in_memory = isinstance(data, RowVerbs | Mapping | pl.LazyFrame) or _is_series(data) or _is_frame(data)
+    return not in_memory and not _is_list(data)
 
 
 def target_of(scan: Scan, folder: str | Path | None = None) -> Path:
@@ -205,7 +226,8 @@ def target_of(scan: Scan, folder: str | Path | None = None) -> Path:
         return scan.path.with_name(f"{scan.path.name}.holdfast")
     if not scan.where:
         raise InvalidArgument(
-            "folder must say where the rows of a stream are kept, for example folder='events.holdfast'.", name="folder"
+            "folder must say where the rows of a stream are kept: hf.open(source, folder='events.holdfast').",
+            name="folder",
         )
     return Path(f"{scan.name}.holdfast")
 
@@ -244,7 +266,7 @@ def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: s
     return rows
 
 
-def _is_own(path: Path) -> bool:
+def is_own(path: Path) -> bool:
     """Whether a folder was written by holdfast, finished or not."""
     return path.is_dir() and (path.suffix == ".holdfast" or (path / MANIFEST).is_file() or is_deck(path))
 

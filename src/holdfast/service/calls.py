@@ -294,7 +294,9 @@ def read_answer(answer: Mapping[str, Any]) -> AnyAnswer:
 def read_table(payload: Payload) -> pl.DataFrame:
     """Return the table of a SELECT, or raise the error that the payload describes."""
     found = require_ok(payload)
-    return pl.DataFrame(found["rows"], schema=found["columns"], orient="row", infer_schema_length=None)
+    frame = pl.DataFrame(found["rows"], schema=found["columns"], orient="row", infer_schema_length=None)
+    empty = [name for name, dtype in frame.schema.items() if dtype == pl.Null]  # aggregates with too few rows to tell
+    return frame.with_columns(pl.col(name).cast(frame.schema[f"{name}_low"]) for name in empty)
 
 
 def _answered(payload: Payload) -> Any:

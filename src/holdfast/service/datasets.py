@@ -329,7 +329,7 @@ class Datasets:
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit)
+    rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit, version=settings.version)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VacuousPlan)  # the plan's sentence is on every page
         plan = {each: getattr(settings, each) for each in PLAN}

@@ -14,10 +14,13 @@ from starlette.requests import Request
 
 from holdfast import check
 from holdfast.errors import HoldfastError
+from holdfast.queries.build import build_groups, build_histogram, build_mean
 from holdfast.queries.node import identifier, literal_text
 from holdfast.questions import kind_named
+from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
+from holdfast.questions.moments import SLOPE
 from holdfast.questions.options import Choice, Option, Real, RealOrWord, Whole, plain
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.quantile import QUANTILE
@@ -282,21 +285,42 @@ def sql(question: Mapping[str, Any], schema: Schema, rows: int) -> str | None:
     for text in _candidates(question, identifier(schema.dataset)):
         try:
             compiled = select(text, schema, rows).questions
+            if len(compiled) == 1 and _meaning(compiled[0], schema) == _meaning(question, schema):
+                return text
         except HoldfastError:
             continue
-        if compiled == (dict(question),):
-            return text
     return None
+
+
+def _meaning(question: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]:
+    """Return what identifies a question however it is written, with what follows from declarations: and all else."""
+    rest = dict(question)
+    kind, where = rest.pop("kind"), rest.pop("where", None)
+    if kind == HISTOGRAM.name:
+        counted = {name: rest.pop(name, None) for name in ("categories", "bins")}
+        return kind, build_histogram(rest.pop("query"), schema, where=where, **counted).identity, rest
+    if kind == MEAN.name and "by" in rest:
+        options = {name: rest.pop(name, None) for name in ("by", "groups", "within")}
+        return kind, build_groups(rest.pop("query"), schema, where=where, **options).identity, rest
+    ranges = {"query": "within", "other": "other_within"}
+    values = [(rest.pop(name), rest.pop(within, None)) for name, within in ranges.items() if name in rest]
+    return kind, *(build_mean(value, schema, within=within, where=where).identity for value, within in values), rest
 
 
 def _candidates(question: Mapping[str, Any], table: str) -> Iterator[str]:
     """Yield statements that might be the question in SQL."""
     query, where, by = (question.get(name) for name in ("query", "where", "by"))
     after = f" FROM {table}" + (f" WHERE {where}" if where else "")
-    if question["kind"] == MEAN.name and isinstance(by, str | None):
-        after += f" GROUP BY {by}" if by else ""
-        yield f"SELECT {f'{by}, ' if by else ''}AVG({query}){after}"
+    if question["kind"] == MEAN.name and by:
+        keys = by if isinstance(by, str) else ", ".join(map(str, by))
+        yield f"SELECT {keys}, AVG({query}){after} GROUP BY {keys}"
+    elif question["kind"] == MEAN.name:
+        yield f"SELECT AVG({query}){after}"
         yield f"SELECT COUNT_IF({query}){after}"
+    elif question["kind"] == HISTOGRAM.name:
+        yield f"SELECT {query}, COUNT(*){after} GROUP BY {query}"
+    elif question["kind"] == SLOPE.name:
+        yield f"SELECT REGR_SLOPE({question.get('other')}, {query}){after}"
     elif question["kind"] == QUANTILE.name:
         yield f"SELECT QUANTILE({query}, {question.get('q')}){after}"
     elif question["kind"] in _AGGREGATES:

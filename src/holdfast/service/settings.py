@@ -11,6 +11,7 @@
     labels = { dep_delay = "departure delay in minutes" }
     complete = ["dep_delay"]             # never missing: a mean costs 1 answer instead of 2
     unit = "passenger"                   # which rows belong together, if rows are not independent of each other
+    # version = 12                       # of a Delta table, or the snapshot of an Iceberg table; left out, the newest
 
 Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765. A secret may also be
 in a file that the environment names: HOLDFAST_DATABASE_FILE, HOLDFAST_ADMIN_TOKEN_FILE.
@@ -61,8 +62,11 @@ class DatasetSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     complete: Sequence[str] = ()
     unit: str | None = None
+    version: int | None = None  # of a Delta table, or the snapshot of an Iceberg table
 
     def __post_init__(self) -> None:
+        if self.version is not None:
+            check.whole(0, version=self.version)
         Declarations(self.bounds, self.categories, self.labels)  # raises if no dataset could have these
         object.__setattr__(self, "complete", _names("complete", self.complete))
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from holdfast.cli import main
+from holdfast.cli.output import spell
 from holdfast.ledger.opening import forget_all
 
 IDS = [f"q{number}" for number in range(300)]
@@ -112,3 +113,18 @@ def test_help_says_all_of_the_first_line_and_names_arguments_plainly(capsys: pyt
         with pytest.raises(SystemExit):
             main([name, "--help"])
         assert "\n  DATA  " in capsys.readouterr().out
+
+
+def test_what_is_no_board_is_refused_in_the_words_of_the_command_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["open", "labels.csv"])
+    capsys.readouterr()
+    for words in (("submit", "labels.csv.holdfast", "p150.csv"), ("standings", "labels.csv.holdfast")):
+        code, _, err = run(capsys, *words)
+        assert code != 0
+        assert err.rstrip().endswith("is no board but a session that answers questions. Ask it with holdfast ask.")
+        assert "queries=" not in err
+    refusal = "This session is no board, so nothing can be submitted to it. Make one with holdfast.Board(labels)."
+    assert spell(refusal, {}).endswith("Make one with holdfast board make LABELS.")

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -94,3 +95,40 @@ def test_the_first_answer_says_that_a_ledger_begins(tmp_path: Path, capsys: pyte
     assert "A new ledger" not in run(capsys, "ask", str(path), "x > 600")[2]
     code, _, err = run(capsys, "deal", str(path), str(tmp_path / "t.deck"), "--cards", "1e5")
     assert (code, f"has answered questions already (ledger {path}.ledger)" in err) == (2, True)
+
+
+def test_a_separator_may_be_a_tab(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("a\tb\n1\t2\n3\t4\n")
+    code, _, err = run(capsys, "open", "t.csv")
+    assert code == 7
+    assert "If its values are separated by tabs, say so: holdfast open t.csv --separator tab;" in err
+    assert "separator=" not in err
+    for written in ("tab", "\\t", "\t"):
+        found = json.loads(run(capsys, "open", "t.csv", "--separator", written, "--json")[1])
+        assert [each["name"] for each in found["columns"]] == ["a", "b"]
+        shutil.rmtree("t.csv.holdfast")
+    code, _, err = run(capsys, "open", "t.csv", "--separator", "tabs")
+    assert (code, "--separator must be one character" in err) == (2, True)
+
+
+def test_what_is_not_there_is_said_to_be_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ("open", "nofolder"),
+        ("open", "nofolder", "--version", "3"),
+        ("open", "nofolder", "--separator", ";"),
+        ("deal", "nofolder", "n.deck", "--cards", "100"),
+        ("ask", "nofolder", "x > 1"),
+    ):
+        code, _, err = run(capsys, *words)
+        assert (code, err) == (7, "No file or folder nofolder.\n")
+    Path("notes.xyz").write_text("x")
+    assert "notes.xyz has no known ending" in run(capsys, "deal", "notes.xyz", "n.deck", "--cards", "100")[2]
+    Path("t.csv").write_text("a,b\n1,2\n3,4\n")
+    assert run(capsys, "open", "t.csv")[0] == 0
+    assert "deal the table that it was made of" in run(capsys, "deal", "t.csv.holdfast", "n.deck", "--cards", "9")[2]

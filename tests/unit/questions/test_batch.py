@@ -175,3 +175,15 @@ def test_questions_from_a_file(tmp_path: Path, session: hf.Session) -> None:
             hf.Questions.read(path)
     with pytest.raises(hf.InvalidArgument, match="cannot be read: No such file"):
         hf.Questions.read(tmp_path / "none.yml")
+
+
+def test_a_kind_in_the_place_of_an_option_is_told_how_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "questions.yml"
+    file.write_text("- mean: b > 0\n- b > 1\n")
+    with pytest.raises(hf.InvalidArgument, match=r"mean is a kind of question: write query: b > 0, kind: mean\."):
+        hf.Questions.read(file)
+    with (
+        hf.Session({"b": [1, 2] * 500}, queries=5) as session,
+        pytest.raises(hf.InvalidArgument, match=r"quantile is a kind of question: write query: b, kind: quantile\."),
+    ):
+        session.ask_many([{"quantile": "b", "q": 0.5}])

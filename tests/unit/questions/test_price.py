@@ -1,6 +1,7 @@
 """What is left and what a question would cost, in answers: the price is exactly what the number of answers falls by."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +142,9 @@ def test_budgets_and_prices_are_plain_json() -> None:
     fit = replace(price, answers=1_200, margin=None, excess_bound=0.12345)
     assert str(fit).startswith("1,200 answers of the budget, 10 rows read, loss at most 0.124 above the smallest")
     assert repr(budget) == str(budget)
+    assert "margin ±4,660,000:" in str(replace(price, margin=4_655_301.0))
+    large = replace(price, margin=None, widths=((0.01, 2_000_000.0), (0.2, 12_345.6)))
+    assert "(±2,000,000 for 1%, ±12,400 for 20% of the rows)" in str(large)
 
 
 def test_a_price_says_that_slices_are_narrower_in_large_groups_and_they_are() -> None:
@@ -153,7 +157,7 @@ def test_a_price_says_that_slices_are_narrower_in_large_groups_and_they_are() ->
         assert sliced.cost == plain.cost == 2
         assert sliced.margin < 0.7 * plain.margin
         for asked in ({}, {"slices": [10, 20]}, {"margin": 8}, {"where": "x > 5", "slices": "none"}):
-            assert "slices" not in str(session.price("x", **asked).cheaper)
+            assert "with slices" not in str(session.price("x", **asked).cheaper)
         assert session.price("x > 8").cheaper is None
 
 
@@ -175,3 +179,76 @@ def test_a_budget_says_what_a_quota_leaves() -> None:
     assert Budget.from_dict(some.to_dict()) == some
     assert "your quota leaves 20 answers" in some._repr_html_()
     assert "quota" not in whole._repr_html_()
+
+
+def wide(**options: Any) -> Session:
+    """Open 200,000 complete rows; `g` is 0 in a fifth of them, in which `b` is true in half."""
+    rng = np.random.default_rng(5)
+    x = rng.random(200_000)
+    y, z = np.clip(x + rng.choice([-0.1, 0.1], 200_000), 0, 1), 0.5 + 0.1 * rng.normal(size=200_000)
+    columns = {"b": rng.random(200_000) < 0.5, "x": x, "y": y, "z": z, "g": rng.integers(0, 5, 200_000)}
+    bounds: Any = dict.fromkeys("xyz", (0, 1))
+    return Session(hf.open(columns, complete=list(columns)), seed=1, bounds=bounds, **options)
+
+
+def test_a_price_says_how_wide_a_histogram_of_a_group_and_groups_in_slices_will_be() -> None:
+    """As wide as they then are: a share near one half, and a number at the ends of its range."""
+    with wide(queries=50) as session:
+        session.ask("CASE WHEN b THEN 1 ELSE 0 END", "mean", within=(0, 1), where="g = 1", slices="auto")
+        asked: list[tuple[str, str, dict[str, Any]]] = [
+            ("b", "histogram", {"categories": [True, False]}),
+            ("x", "histogram", {"bins": [0, 0.5, *(0.5 + place / 100 for place in range(1, 30))]}),
+            ("CASE WHEN b THEN 1.0 ELSE 0.0 END", "mean", {"within": (0, 1), "slices": "auto"}),
+        ]
+        for query, kind, options in asked:
+            price = session.price(query, kind, where="g = 0", **options)
+            assert [share for share, _ in price.widths] == [0.01, 0.05, 0.2]
+            assert price.widths[0][1] > price.widths[1][1] > price.widths[2][1]
+            (_, first), *_ = session.ask(query, kind, where="g = 0", **options).rows()
+            assert (first.high - first.low) / 2 == pytest.approx(price.widths[2][1], rel=0.1)
+        by = {"within": (0, 1), "by": "g", "groups": [0, 1, 2], "slices": "auto"}
+        grouped = session.price("CASE WHEN b THEN 1.0 ELSE 0.0 END", **by)
+        answer = session.mean("CASE WHEN b THEN 1.0 ELSE 0.0 END", **by)
+        assert answer[0].margin == pytest.approx(grouped.widths[2][1], rel=0.1)
+
+
+def test_a_price_says_how_wide_other_answers_about_a_group_will_be() -> None:
+    with wide(queries=200) as session:
+        quantile = session.price("x", "quantile", q=0.5, where="g = 0")
+        words = re.search(r"from the ([\d.]+) to the ([\d.]+) quantile if 20%", str(quantile.cheaper))
+        assert words is not None
+        low, high = map(float, words.groups())
+        found = session.quantile("x", 0.5, where="g = 0", steps=14)  # the q quantile of x is q
+        assert (found.low, found.high) == pytest.approx((low, high), abs=(high - low) / 5)
+        for query, kind, options in (
+            ("z", "std", {}),
+            ("z", "covariance", {"other": "z"}),
+            ("x", "difference", {"minus": "y"}),
+            ("x", "auc", {"positive": "b"}),
+        ):
+            price = session.price(query, kind, where="g = 0", **options)
+            said = re.search(r"about ±([\d.]+) if 20%", str(price.cheaper))
+            assert said is not None, price.cheaper
+            answer = session.ask(query, kind, where="g = 0", **options)
+            assert (answer.high - answer.low) / 2 == pytest.approx(float(said[1]), rel=0.4), kind
+        assert "about ±" in str(session.price("b", "difference", minus="x > 0.5"))
+        assert "of the rows are positive" in str(session.price("x", "auc", positive="b").cheaper)
+
+
+@pytest.mark.parametrize("guarantee", ["gaussian", "split"])
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_where_the_width_cannot_be_said_a_remark_says_so(guarantee: str) -> None:
+    with wide(queries=20, guarantee=guarantee) as session:
+        for query, kind, options in [
+            ("b", "mean", {}),
+            ("b", "histogram", {"categories": [True]}),
+            ("x", "quantile", {"q": 0.5}),
+            ("x", "auc", {"positive": "b"}),
+            ("x", "std", {}),
+            ("x", "difference", {"minus": "y"}),
+        ]:
+            price = session.price(query, kind, where="g = 0", **options)
+            assert "how wide it will be depends on the data" in str(price.cheaper), kind
+    with wide(queries=20) as session:
+        cut = session.price("x", slices=[0.1], where="g = 0")
+        assert "depends on which slices the values are in" in str(cut.cheaper)

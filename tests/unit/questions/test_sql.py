@@ -9,8 +9,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.queries.build import build_mean
+from holdfast.queries.select import _ELSEWHERE as ELSEWHERE
 from holdfast.questions.sql import select, written_table
 from holdfast.rows.memory import memory_rows
+from holdfast.service.calls import read_table
 from holdfast.session.beside import Declarations
 
 duckdb = pytest.importorskip("duckdb")
@@ -215,6 +217,15 @@ def test_a_statement_has_a_price(session: hf.Session) -> None:
         ("SELECT AVG(late) FROM flights WHERE late GROUP BY late, (carrier", "close as many brackets"),
         ("SELECT COUNT(late) OR (late) FROM flights", "Nothing may follow an aggregate"),
         ("SELECT AVG(carrier) FROM flights", "A mean needs numbers or yes-or-no values"),
+        ("SELECT KURTOSIS(delay) FROM flights", "KURTOSIS is not available: VARIANCE(x) is, and QUANTILE(x, 0.01)"),
+        ("SELECT AVG(KURTOSIS(delay)) FROM flights", "KURTOSIS is not available: VARIANCE(x) is"),
+        ("SELECT GEOMETRIC_MEAN(distance) FROM flights", "GEOMETRIC_MEAN is not available: AVG(LN(x)) is"),
+        ("SELECT HARMONIC_MEAN(distance) FROM flights", "AVG(1 / x) is, whose reciprocal it is"),
+        ("SELECT PERCENTILE_DISC(0.5) FROM flights", "QUANTILE(x, 0.9) is"),
+        ("SELECT CONFABULATE(delay) FROM flights", "There are the aggregates AVG, COUNT, SUM, MEDIAN"),
+        ("SELECT AVG(late) FROM flights WHERE AVG(delay) > 3", "WHERE is about one row at a time. Filter what comes"),
+        ("SELECT AVG(late) FROM flights GROUP BY SUM(delay)", "GROUP BY is about one row at a time."),
+        ("SELECT NOT (late) FROM flights", "must be inside an aggregate"),
     ],
 )
 def test_refusals_come_before_anything_is_read(session: hf.Session, text: str, words: str) -> None:
@@ -222,6 +233,14 @@ def test_refusals_come_before_anything_is_read(session: hf.Session, text: str, w
         session.sql(text)
     assert words in str(refused.value)
     assert not session.ledger.begun
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_is_named_instead_of_an_aggregate_works(name: str) -> None:
+    """Every aggregate in the hint is one, and every SELECT made of it becomes a question."""
+    for call in re.findall(r"[A-Z_]+\((?:[^()]|\([^()]*\))*\)", ELSEWHERE[name]):
+        text = call.replace("condition", "late").replace("y", "distance").replace("x", "(delay + 61)")
+        assert select(f"SELECT {text} AS it FROM flights", SCHEMA, ROWS.height).rows == ROWS.height
 
 
 def test_a_table_is_written_with_intervals_rounded_outwards() -> None:
@@ -299,3 +318,33 @@ def test_what_cannot_be_sorted_or_grouped_by_is_refused(text: str, message: str)
     with pytest.raises(hf.InvalidQuery) as refused:
         select(text, SCHEMA, ROWS.height)
     assert message in str(refused.value)
+
+
+def test_counts_are_whole_numbers_and_no_count_is_below_zero(session: hf.Session) -> None:
+    """SUM of a condition counts, too; a count's ends are rounded outwards, and 0 is 0, neither -0.0 nor below it."""
+    each = "COUNT(*) AS n, COUNT(delay) AS known, SUM(delay > 900) AS s, SUM(distance) AS far"
+    frame = session.sql(f"SELECT carrier, {each} FROM flights GROUP BY carrier")
+    counts = [name for name in frame.columns if name.partition("_")[0] in ("n", "known", "s")]
+    assert {frame.schema[name] for name in counts} == {pl.Int64}
+    assert frame["s_low"].to_list() == [0, 0, 0]
+    assert all(low <= value <= high <= ROWS.height for value, low, high in frame.select(counts[-3:]).rows())
+    assert frame["far_low"].min() >= 0
+    nobody = session.sql("SELECT SUM(distance) AS far FROM flights WHERE delay > 900")
+    assert str(nobody["far_low"][0]) == "0.0"
+    share = session.mean("delay > 900")
+    (line,) = session.sql("SELECT COUNT_IF(delay > 900) AS n FROM flights").rows()
+    assert line[1] <= ROWS.height * share.low <= ROWS.height * share.high <= line[2]
+
+
+def test_an_aggregate_without_a_value_in_any_group_is_a_column_of_numbers(session: hf.Session) -> None:
+    frame = session.sql("SELECT carrier, AVG(delay) AS d FROM flights WHERE delay > 900 GROUP BY carrier")
+    assert frame["d"].to_list() == [None] * 3
+    assert frame.schema["d"] == pl.Float64
+    sent = {"ok": True, "columns": frame.columns, "rows": frame.rows()}
+    assert read_table(sent).schema == frame.schema  # as over HTTP
+
+
+def test_no_end_of_an_interval_is_minus_zero(session: hf.Session) -> None:
+    wide = session.std("delay", within=(-60, 1e6))
+    for answer in (wide, session.count("delay > 900"), session.total("distance", where="delay > 900")):
+        assert "-0.0" not in f"{answer.low} {answer.bounds}"

@@ -20,9 +20,10 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Quadratic, Sliced
 from holdfast.questions import moments
 from holdfast.questions.estimate import write_end
+from holdfast.questions.imagined import IMAGINED, Imagined
 from holdfast.questions.moments import _in_units, correlation_of, deviation_of, slope_of, variance_of
 from holdfast.questions.question import Context, Drawing
-from holdfast.questions.stages import IMAGINED, Found, Imagined, PlannedStages, edges_of
+from holdfast.questions.stages import Found, PlannedStages, edges_of
 from holdfast.rows.draws import AllRows
 from holdfast.session.session import Session
 
@@ -245,7 +246,7 @@ def test_a_price_says_the_margin_of_what_is_expected_to_the_digit(
 def test_a_price_that_imagines_something_else_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if wrong == "other deviations":
         spread = Imagined.spread
-        monkeypatch.setattr(Imagined, "spread", lambda of, standing, deviation: spread(of, standing, 1.2 * deviation))
+        monkeypatch.setattr(Imagined, "spread", lambda of, at, deviation, _: spread(of, at, 1.2 * deviation))
     elif wrong == "no noise":
         monkeypatch.setattr(Imagined, "release", without_noise)
     else:
@@ -278,3 +279,17 @@ def test_a_slope_whose_range_is_no_number_is_refused_before_anything_is_paid() -
         with pytest.raises(InvalidArgument, match="other_within must not be so much wider"):
             session.slope("x", "y")
         assert not session.ledger.begun
+
+
+def test_a_pair_of_columns_with_ranges_of_their_own_has_the_range_that_contains_both() -> None:
+    rng = np.random.default_rng(2)
+    columns = {"x": rng.random(20_000) * 5, "y": rng.random(20_000) * 5 + 1, "b": rng.random(20_000) < 0.5}
+    bounds: Any = {"x": (0, 5), "y": (1, 6)}
+    with Session(columns, queries=50, seed=1, bounds=bounds) as session:
+        found = session.difference("y", minus="x")
+        assert found.bounds == (-6.0, 6.0)
+        assert found.low < 1 < found.high
+        assert session.difference("y", minus="x", within=(0, 6)).cached
+        assert session.difference("x / 5", minus="b").bounds == (-1.0, 1.0)
+        with pytest.raises(hf.InvalidArgument, match="must have the same range"):
+            session.difference("y", minus="b")

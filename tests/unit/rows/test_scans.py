@@ -16,6 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import holdfast as hf
+from holdfast.cli import main
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck
@@ -23,12 +24,14 @@ from holdfast.rows.disk import ingest
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.engines.ray import scan as ray_scan
 from holdfast.rows.open import find_scan, open_rows
-from holdfast.rows.scans import scan, texts
+from holdfast.rows.scans import pieces, scan, texts
 from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.scan import ColumnsLeftOut, LazyScan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
+from holdfast.service.datasets import _open as open_served
+from holdfast.service.settings import DatasetSettings
 from plain_query import rows_of
 
 FRAME = pl.DataFrame({"id": np.arange(1_000), "x": np.arange(1_000) / 7, "kind": ["a", "b", None, "d"] * 250})
@@ -278,7 +281,7 @@ lines, and a ""quote"""
 def test_csv_is_counted_in_pieces_that_respect_quotes(
     piece: int, end: str, line_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "PIECE", piece)
+    monkeypatch.setattr(pieces, "PIECE", piece)
     written = (HARD + end).replace("\n", line_end)
     for number in range(2):
         (tmp_path / f"{number}.csv").write_text(written, newline="")
@@ -295,7 +298,7 @@ def test_csv_is_counted_in_pieces_that_respect_quotes(
 def test_files_that_are_not_mapped_are_counted_as_polars_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "PIECE", 64)
+    monkeypatch.setattr(pieces, "PIECE", 64)
     rng, path = np.random.default_rng(0), tmp_path / "t.csv"
     cells = ["1", "x", "", '"q"', '"a,b"', '"a\nb"', '"a""b"', '""', "é"]
     for _ in range(50):
@@ -307,8 +310,8 @@ def test_files_that_are_not_mapped_are_counted_as_polars_counts_them(
 
 
 def test_quotes_that_never_end_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", 10)
-    monkeypatch.setattr(texts, "_UNBROKEN", 50)
+    monkeypatch.setattr(pieces, "PIECE", 10)
+    monkeypatch.setattr(pieces, "_UNBROKEN", 50)
     path = tmp_path / "t.csv"
     path.write_text('a,b\n1,"' + "x\n" * 100 + '"\n2,y\n')
     same(open_rows(path), pl.DataFrame({"a": [1, 2], "b": ["x\n" * 100, "y"]}))
@@ -317,7 +320,7 @@ def test_quotes_that_never_end_do_not_fill_the_memory(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("piece", [1, 30, 1 << 20])
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_json_lines_are_read_in_pieces(piece: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", piece)
+    monkeypatch.setattr(pieces, "PIECE", piece)
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1, "b": "x\\ny", "c": [1]}\n\n{"b": null, "a": 2}\r\n{"a": 3}\n{"a": 4, "b": "é"}')
     scan_ = FileScan(path, [path], Dialect())
@@ -329,7 +332,7 @@ def test_json_lines_are_read_in_pieces(piece: int, after: int, tmp_path: Path, m
 
 
 def test_json_that_does_not_fit_is_refused_whatever_the_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", 16)
+    monkeypatch.setattr(pieces, "PIECE", 16)
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1}\n{"a": 2}\n{"a": \n{"a": 3}\n')
     with pytest.raises(RowSourceError, match=r"Cannot read .* as JSON lines"):
@@ -338,7 +341,7 @@ def test_json_that_does_not_fit_is_refused_whatever_the_piece(tmp_path: Path, mo
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
 def test_compressed_texts_are_unpacked_by_polars(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "PIECE", 16)
+    monkeypatch.setattr(pieces, "PIECE", 16)
     path = tmp_path / name
     frame = pl.DataFrame({"a": range(100)})
     written = frame.write_csv() if name == "t.csv" else frame.write_ndjson()
@@ -361,7 +364,7 @@ def arrow_reader() -> object:
 
 @pytest.mark.parametrize("make", [duckdb_relation, arrow_reader, FRAME.lazy], ids=["DuckDB", "PyArrow", "Polars"])
 def test_a_stream_is_kept_in_a_folder(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidArgument, match="folder must say where"):
+    with pytest.raises(InvalidArgument, match=r"folder must say where .*: hf.open\(source, folder="):
         open_rows(make())
     rows = open_rows(make(), folder=tmp_path / "kept.holdfast", name="kept")
     assert isinstance(rows, FolderRows)
@@ -414,9 +417,38 @@ def test_a_delta_table_at_one_version(tmp_path: Path) -> None:
     assert len(open_rows(deltalake.DeltaTable(str(table), version=0), folder=tmp_path / "object.holdfast")) == 400
     with pytest.raises(RowSourceError, match="at version 7 as a Delta table"):
         open_rows(table, version=7)
+    served = open_served("served", DatasetSettings(path=str(table), version=0), f"sqlite:///{tmp_path / 'ledgers.db'}")
+    with served.session as session:
+        assert session.plan.rows == 400
     made = deal(table, tmp_path / "events.deck", cards=50, version=0)
     assert isinstance(made, Deck)
     assert len(made) == 400
+
+
+@pytest.mark.parametrize("make", [FRAME.lazy, lambda: FRAME, lambda: {"x": [1.0]}], ids=["stream", "frame", "arrays"])
+def test_what_has_no_versions_refuses_one(make: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="version must be left out unless a Delta or Iceberg table is read"):
+        open_rows(make(), version=1, folder=tmp_path / "t.holdfast")
+    FRAME.write_csv(tmp_path / "t.csv")
+    with pytest.raises(InvalidArgument, match="version must be left out"):
+        open_rows(tmp_path / "t.csv", version=1)
+
+
+def test_the_command_line_opens_and_deals_a_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    monkeypatch.chdir(tmp_path)
+    deltalake.write_deltalake("events", FRAME.head(400).to_arrow())
+    deltalake.write_deltalake("events", FRAME.slice(400).to_arrow(), mode="append")
+    for words in (
+        ["open", "events", "--version", "0", "--folder", "first.holdfast"],
+        ["deal", "events", "events.deck", "--cards", "50", "--version", "0"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--json"])
+        assert not ended.value.code
+        assert json.loads(capsys.readouterr().out)["rows"] == 400
 
 
 def test_a_delta_table_is_not_gone_on_with_by_another_of_the_same_version(tmp_path: Path, interrupted: Any) -> None:
@@ -607,3 +639,35 @@ def test_ray_reads_files_that_its_workers_see(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "ray.data", data)
     with pytest.raises(InvalidArgument, match="source must be Parquet files for Ray"):
         ray_scan("s3://lake/events/*.parquet")
+
+
+@pytest.mark.parametrize("piece", [12, 40, 1_000])
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a,b,c\n1,2,3\n4,5\n7,8,9\n10,11\n", 3, "2 values, where the header has 3 columns"),
+        ('a,b,c\n1,"x\ny, z",3\n"4, ""5"" "\n7,8,9\n', 4, "1 value, where the header has 3 columns"),
+        ("a,b\n1,2\n\n3,4\n", 3, "no values, where the header has 2 columns"),
+        ("a,b\n1,2\n3", 3, "1 value, where the header has 2 columns"),
+    ],
+    ids=["short", "quoted", "empty", "cut off"],
+)
+def test_lines_with_fewer_values_than_columns_are_told(
+    piece: int, text: str, line: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, with the number of the first; a line that ends with separators says itself that values are missing."""
+    monkeypatch.setattr(pieces, "PIECE", piece)
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.warns(texts.ShortLines) as told:
+        rows = open_rows(tmp_path / "t.csv")
+    (warning,) = told
+    assert str(warning.message).startswith(f"{tmp_path / 't.csv'}, line {line}: {words}.")
+    assert len(rows) == pl.read_csv(tmp_path / "t.csv").height
+
+
+def test_whole_lines_are_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE", 16)
+    (tmp_path / "t.csv").write_bytes(b'a,b\r\n1,\r\n"x\ny, ""z"" ",2\r\n5,3\r\n,\r\n')
+    assert len(open_rows(tmp_path / "t.csv")) == 4
+    (tmp_path / "one.csv").write_text("a\n1\n\n2\n")
+    assert len(open_rows(tmp_path / "one.csv")) == 3

@@ -327,7 +327,16 @@ def test_the_command_line_counts_as_python_does(tmp_path: Path, capsys: pytest.C
 def test_arguments_are_named_in_help_without_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
-    assert "\n  DATA  Parquet, CSV or Arrow files" in capsys.readouterr().out
+    assert "\n  DATA  Tables, each a file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["open", "ask", "sql", "serve", "mcp", "hold-back"])
+def test_help_names_all_that_data_may_be(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    for each in ("Parquet, CSV, Arrow, JSON lines", "a glob", "a deck", "s3://", "Delta or Iceberg", "PostgreSQL URL"):
+        assert each in words
 
 
 def test_a_backup_into_a_folder_that_is_not_there_is_refused_as_such(

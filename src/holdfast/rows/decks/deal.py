@@ -22,7 +22,7 @@ from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.disk.ingest import unwritable
 from holdfast.rows.disk.partial import locked_partial
 from holdfast.rows.engines import ENGINES
-from holdfast.rows.open import dialect_of, find_scan, known_ledger
+from holdfast.rows.open import dialect_of, find_scan, is_own, known_ledger, unknown_path
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.scans.texts import Dialect
 from holdfast.rows.source import Table
@@ -155,6 +155,10 @@ def _scan(source: object, engine: str | None, dialect: Dialect, version: int | N
         check.one_of("engine", engine, ENGINES.names())
         return ENGINES[engine].scan(source)
     scan = find_scan(source, dialect, version)
+    if scan is None and isinstance(source, str | Path):
+        if is_own(Path(source)):
+            raise RowSourceError(f"{source} was written by holdfast; deal the table that it was made of.")
+        raise unknown_path(source)
     if scan is None:
         raise InvalidArgument(
             "source must be files, a table in a lake or a database, or a stream; rows in memory need no deck.",

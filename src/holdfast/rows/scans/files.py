@@ -12,8 +12,9 @@ import polars as pl
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.scans import scan
 from holdfast.rows.scans.parquet import RowGroups, required_columns, row_groups
+from holdfast.rows.scans.pieces import Unbroken, in_pieces
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, skipping, state_of
-from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines, Unbroken, in_pieces
+from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines
 from holdfast.schema import Type
 
 EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split
@@ -179,7 +180,7 @@ def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
     text, found = str(path), Path(path)
     if found.suffix.lower() in FORMATS and (found.is_file() or not has_magic(text)):
         if not found.is_file():
-            raise _no_file(found)
+            raise no_file(found)
         return FileScan(found, [found], dialect)
     if has_magic(text) and not found.exists():
         files = sorted(Path(each) for each in glob(text, recursive=True) if Path(each).is_file())
@@ -192,9 +193,9 @@ def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
     return None
 
 
-def _no_file(path: Path) -> RowSourceError:
+def no_file(path: Path, what: str = "file") -> RowSourceError:
     """Return the error for a file that is not there, which says where it was looked for."""
-    return RowSourceError(f"No file {path}{_from_here(path)}.", path=str(path))
+    return RowSourceError(f"No {what} {path}{_from_here(path)}.", path=str(path))
 
 
 def _from_here(path: Path) -> str:
@@ -209,7 +210,7 @@ def scan_paths(paths: Collection[str | Path], dialect: Dialect) -> FileScan:
     files = [Path(each) for each in paths]
     for path in files:
         if not path.is_file():
-            raise _no_file(path)
+            raise no_file(path)
     where = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
     return FileScan(where, _known(where, files), dialect)
 

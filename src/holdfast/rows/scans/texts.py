@@ -2,20 +2,18 @@
 
 A CSV file does not state the types of its columns: they are declared or inferred from its first rows, and a later value
 that does not fit is refused, so that the type of a column does not depend on one row among millions.
-
-Polars maps a whole file to count its lines and, if they are JSON, to read them. Given a piece of it that ends where a
-line ends, it counts and reads the same lines, in memory that does not grow with the file.
 """
 
 import ast
 import codecs
 import csv
+import io
 import json
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +28,6 @@ from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
 
 LOOK_AHEAD = 10_000  # rows
-PIECE = 8 << 20  # bytes
-_UNBROKEN = 256 << 20  # bytes without the end of a line: quotes are not what they are taken for
-_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # how it begins
 _LONG = 200  # bytes
 # Else Polars reads hundreds of megabytes ahead; for its other formats it has no such setting, or needs none.
 _CSV_MEMORY = {"POLARS_CSV_CHUNK_SIZE": str(4 << 20), "POLARS_CSV_CHUNK_PREFETCH_LIMIT": "2"}
@@ -62,6 +57,10 @@ class NumbersAsText(UserWarning):
 
 class UnclearDates(UserWarning):
     """Dates of a CSV file do not tell the day from the month, or have years of two digits: they are read as texts."""
+
+
+class ShortLines(UserWarning):
+    """Lines of a CSV file have fewer values than there are columns."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +143,7 @@ class CsvFiles:
         self._where, self._files, self._sources, self._dialect, self._given = where, files, sources, dialect, given
         self.on_disk: Sequence[Path] = ()  # the files in UTF-8
         self._copies: list[Any] = []
+        self._warned = False  # of a short line
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the files; warn of what may be read otherwise than it is meant."""
@@ -171,6 +171,30 @@ class CsvFiles:
     def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
         """Scan some lines, from the beginning of a file or not."""
         return pl.scan_csv(lines, schema=self._types, has_header=first, **self._options)
+
+    def look(self, place: int, before: int, lines: bytes) -> None:
+        """Warn of the first line with fewer values than there are columns, `before` lines of file number `place`.
+
+        Polars takes the values that lack for missing ones. Separators are counted; only where their number is not the
+        usual one are lines read one by one.
+        """
+        width, separator = len(self._types), self._options["separator"]
+        bare = re.sub(rb'"[^"]*"', b"", lines) if b'"' in lines else lines
+        ends = bare.count(b"\n") + (not bare.endswith(b"\n"))
+        if self._warned or width < 2 or bare.count(separator.encode()) == ends * (width - 1):
+            return
+        rows = csv.reader(io.StringIO(lines.decode("utf-8", "replace"), newline=""), delimiter=separator)
+        with suppress(csv.Error):  # what its reader does not take may be sound
+            short = next((row for row in rows if len(row) < width), None)
+            if short is not None:
+                self._warned = True
+                found = f"{len(short)} value{'s' * (len(short) != 1)}" if short else "no values"
+                check.warn(
+                    f"{self._files[place]}, line {before + rows.line_num:,}: {found}, where the header has {width}"
+                    " columns. Values that lack at the end of a line are read as missing ones. If they are not meant to"
+                    f" be, mend the file; if they are, write {separator!r} for each of them.",
+                    ShortLines,
+                )
 
     def _in_utf8(self) -> list[Any]:
         """Return the files, or copies of them in UTF-8."""
@@ -403,61 +427,6 @@ def _number_with_comma(text: str) -> bool:
     except ValueError:
         return False
     return "," in text
-
-
-class Unbroken(Exception):
-    """Lines have no end for so long that they cannot be read in pieces."""
-
-
-def in_pieces(text: JsonLines | CsvFiles) -> Iterator[pl.LazyFrame] | None:
-    """Return scans of all lines, in order, a few at a time; they raise `Unbroken` where a file has no lines.
-
-    None if files are not on this machine, or compressed, so that Polars must read them.
-    """
-    if not text.on_disk or not all(map(_is_text, text.on_disk)):
-        return None
-    return (
-        text.piece(lines, number == 0)
-        for path in text.on_disk
-        for number, lines in enumerate(_pieces(path, text.quote))
-    )
-
-
-def _is_text(path: Path) -> bool:
-    with path.open("rb") as file:
-        return not file.read(4).startswith(_COMPRESSED)
-
-
-def _pieces(path: Path, quote: bytes) -> Iterator[bytes]:
-    """Yield a file in pieces that end with a line; no line ends between two quotes."""
-    with path.open("rb") as file:
-        at, size, total = 0, PIECE, os.fstat(file.fileno()).st_size
-        while at < total and (block := os.pread(file.fileno(), size, at)):
-            end = len(block) if at + len(block) >= total else _last_end(block, quote)
-            if end:
-                yield block[:end]
-                at, size = at + end, PIECE
-            elif quote and size >= _UNBROKEN:
-                raise Unbroken
-            else:
-                size *= 2
-
-
-def _last_end(block: bytes, quote: bytes) -> int:
-    r"""Return where the last whole line ends; 0 if there is none.
-
-    >>> _last_end(b"a\nb\nc", b""), _last_end(b'a\n"b\nc', b'"'), _last_end(b'"a\nb"\nc', b'"'), _last_end(b"a", b"")
-    (4, 2, 6, 0)
-    """
-    end = block.rfind(b"\n")
-    if not quote or end < 0:
-        return end + 1
-    before = block.count(quote, 0, end)
-    while end >= 0 and before % 2:  # this end of a line is inside quotes
-        earlier = max(0, block.rfind(b"\n", 0, end))
-        before -= block.count(quote, earlier, end)
-        end = earlier if block[earlier : earlier + 1] == b"\n" else -1
-    return end + 1
 
 
 def _short(place: int) -> pl.Expr:
