@@ -182,7 +182,7 @@ def test_a_dataset_that_is_no_board_has_no_standings(tmp_path: Path) -> None:
     with Running(settings(tmp_path / "plain.parquet")) as running, running.client(running.token()) as client:
         refused = client.get("/api/v1/datasets/plain/standings")
     assert refused.status_code == 422
-    assert "no board" in refused.json()["error"]
+    assert "not a board" in refused.json()["error"]
 
 
 def test_a_path_is_never_opened_for_a_caller(server: Running, tmp_path: Path) -> None:
