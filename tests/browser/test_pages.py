@@ -365,6 +365,20 @@ def test_axe_finds_nothing_on_any_page_or_answer(browser: Chrome, server: Runnin
     assert flaws(browser) == []
 
 
+def test_axe_finds_nothing_on_the_page_of_held_rows(browser: Chrome, tmp_path: Path) -> None:
+    pl.DataFrame({"late": np.random.default_rng(8).random(4_000) < 0.2}).write_parquet(tmp_path / "flights.parquet")
+    hf.hold_back(tmp_path / "flights.parquet")[1].close()
+    with Running(settings(tmp_path / "flights.held.holdfast", dataset={"queries": None})) as held:
+        sign_in(browser, held)
+        browser.find_element(By.PARTIAL_LINK_TEXT, "flights").click()
+        wait(browser, lambda b: "that all answers hold at once" in text(b, ".facts"))
+        fill(browser, query="late", guess="0.2")
+        press(browser, "Check")
+        wait(browser, lambda b: "ANSWER SO FAR 1" in " ".join(text(b, "#facts").upper().split()))
+        wait(browser, lambda b: "late" in text(b, "#recent"))
+        assert flaws(browser) == []
+
+
 def test_axe_is_run_and_would_find_something(browser: Chrome, server: Running) -> None:
     browser.get(f"{server.url}/sign-in")
     browser.execute_script("document.querySelector('label').remove()")

@@ -16,7 +16,7 @@ from holdfast import check, notebook
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, Plan, RowsPerQuery, VacuousPlan
 from holdfast.guarantees.request import PlanRequest, Queries
-from holdfast.ledger import Ledger, Receipt, SharedBudget, check_analyst, open_ledger
+from holdfast.ledger import Ledger, Receipt, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.questions import KINDS, kind_named, missing_verb
@@ -37,10 +37,10 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Category, Schema
 from holdfast.session.answering import Answering
 from holdfast.session.beside import declare, ledger_beside, witnesses_beside
+from holdfast.session.standing import SHARES
 
 A = TypeVar("A", bound=AnyAnswer)
 FORGOTTEN = "Its ledger is in memory and ends with this process; that of a file would go on."
-SHARES = "All sessions of this process on these rows share one budget:"
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 
 
@@ -157,7 +157,7 @@ class Session(Verbs):
         if not standing.recorded:
             warn_of_units(schema)
         if self._shared:
-            check.warn(f"{SHARES} {self.budget}.", SharedBudget)
+            self.answering.plan.warn_of_sharing()
 
     # -- asking -------------------------------------------------------------------------------------------------
 

@@ -2,17 +2,22 @@
 
 from dataclasses import dataclass, replace
 
+from holdfast import check
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Cost, Ledger, Reach
+from holdfast.ledger import Cost, Ledger, Reach, SharedBudget
+from holdfast.ledger.opening import SHARED
 from holdfast.questions.board_files import BoardFiles
+from holdfast.questions.budget import Budget
 from holdfast.questions.price import require_affordable
 from holdfast.questions.question import NOTHING_SPENT, Context, Question
 from holdfast.randomness import Randomness
 from holdfast.rows.source import Draws, RowSource, draws_under, plan_for
 from holdfast.schema import Schema
 from holdfast.session.beside import explored_beside, refuse_published
+
+SHARES = "All sessions of this process on these rows share one budget:"
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,14 @@ class StandingPlan:
         """Return what stands; adopt the ledger's plan first if somebody else has begun the ledger."""
         if not self.standing.recorded and self._ledger.begun:
             self.standing = self._recorded()
+            if self._ledger.location == SHARED:
+                self.warn_of_sharing()
         return self.standing
+
+    def warn_of_sharing(self) -> None:
+        """Say that other sessions of this process spend the same budget, and what is left of it."""
+        left = Budget.of(self.standing.plan.standing, self._ledger.spent, self._ledger.answered)
+        check.warn(f"{SHARES} {left}.", SharedBudget)
 
     def context(self) -> Context:
         """Return the context for new questions."""

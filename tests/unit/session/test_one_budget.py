@@ -75,8 +75,11 @@ def test_the_same_cell_run_twice_shares_one_budget() -> None:
 def test_two_sessions_that_are_open_at_once_share_one_budget() -> None:
     sessions = [hf.Session(table(), queries=20, guarantee="posterior") for _ in range(2)]
     questions(sessions[0], 15)
+    with pytest.warns(hf.SharedBudget, match="5 of 20 answers left") as told:
+        questions(sessions[1], 1, start=15)
+    assert len(told) == 1
     with pytest.raises(BudgetExhausted):
-        questions(sessions[1], 6, start=15)
+        questions(sessions[1], 5, start=16)
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.ledger.opening.SharedBudget")
