@@ -235,7 +235,7 @@ def sizes() -> str:
     """Return the table of real sizes: margins of asking and of checking, beside plain means that promise less."""
     names = " | ".join(f"{count:,}" for count in QUESTIONS)
     lines = [
-        f"| rows | questions: | {names} | one plain mean | {QUESTIONS[-1]:,} plain means |",
+        f"| rows | questions: | {names} | one plain mean | {QUESTIONS[-1]:,} plain means, Bonferroni |",
         "|---:|---|" + "---:|" * (len(QUESTIONS) + 2),
     ]
     for rows in SIZES:
