@@ -62,9 +62,8 @@ class UnderWay(OfOneProcess):
     def _forget(self) -> None:
         # By the number of a place, with its statements and the transaction that reserved it.
         self._questions: dict[int, tuple[Asking, int, Transaction]] = {}
-        self._name = secrets.token_hex(
-            8
-        )  # of its socket: a second one, after an interrupt, takes the place of the first
+        # Of its socket: a second one, after an interrupt, takes the place of the first.
+        self._name = secrets.token_hex(8)
         self._listening: tuple[socket.socket, Path] | None = None
         self._tips: list[WeakMethod[Callable[[], Tip | None]]] = []  # how each session reads the ledger
 
