@@ -30,6 +30,7 @@ from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 
 _WEB = ("http://", "https://")
+_SHEETS = (".xlsx", ".xls", ".ods")
 _IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are in memory
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
@@ -145,7 +146,7 @@ def _is_missing(data: object) -> bool:
 def unknown_path(data: str | Path) -> RowSourceError:
     """Return the refusal of a path that is not there, or that names nothing which could be read as a table."""
     path = Path(data)
-    if not path.exists():
+    if not path.exists() and path.suffix.lower() not in _SHEETS:  # which are not read if they are there, either
         return no_file(path, "folder" if path.suffix in (".holdfast", ".deck") else "file or folder")
     if path.is_dir():
         several = next((ending for ending in FORMATS if any(path.glob(f"*{ending}"))), None)

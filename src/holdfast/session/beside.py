@@ -325,9 +325,9 @@ def witnesses_of_a_restore(rows: RowSource) -> list[Witness]:
 def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return the witnesses beside the data, which remember how far its ledger had advanced, or what was dealt."""
     found: list[Witness] = []
-    if isinstance(rows, Deck):
+    if rows.location is not None and isinstance(rows, Deck):
         found.append(TableOfDeck(rows))
-    elif isinstance(rows, LocalRows) and rows.location is not None:
+    elif rows.location is not None and isinstance(rows, LocalRows):
         found.append(DealtWitness(rows))
     return _with_files(rows, found)
 

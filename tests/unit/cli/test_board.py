@@ -124,7 +124,9 @@ def test_what_is_no_board_is_refused_in_the_words_of_the_command_line(
     for words in (("submit", "labels.csv.holdfast", "p150.csv"), ("standings", "labels.csv.holdfast")):
         code, _, err = run(capsys, *words)
         assert code != 0
-        assert err.rstrip().endswith("is no board but a session that answers questions. Ask it with holdfast ask.")
+        assert err.rstrip().endswith(
+            "is not a board: it is a session that answers questions. Ask it with holdfast ask."
+        )
         assert "queries=" not in err
     refusal = "This session is no board, so nothing can be submitted to it. Make one with holdfast.Board(labels)."
     assert spell(refusal, {}).endswith("Make one with holdfast board make LABELS.")

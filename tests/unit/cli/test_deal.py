@@ -126,7 +126,7 @@ def test_what_is_not_there_is_said_to_be_missing(
         ("ask", "nofolder", "x > 1"),
     ):
         code, _, err = run(capsys, *words)
-        assert (code, err) == (7, "No file or folder nofolder.\n")
+        assert (code, err) == (7, f"No file or folder nofolder in {tmp_path}.\n")
     Path("notes.xyz").write_text("x")
     assert "notes.xyz has no known ending" in run(capsys, "deal", "notes.xyz", "n.deck", "--cards", "100")[2]
     Path("t.csv").write_text("a,b\n1,2\n3,4\n")

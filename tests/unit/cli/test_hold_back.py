@@ -94,8 +94,8 @@ def test_an_index_without_a_name_is_pointed_out_and_can_be_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("a.csv", "b.csv"):
-        Path(name).write_text(",x\n" + "".join(f"{i},{i % 7}\n" for i in range(200)))
+    for name, values in (("a.csv", 7), ("b.csv", 8)):
+        Path(name).write_text(",x\n" + "".join(f"{i},{i % values}\n" for i in range(200)))
     warned = shown(capsys, "hold-back", "a.csv")
     assert "Column '' differs in every row." in warned
     assert "next time, --id '' leaves it out." in warned
