@@ -109,7 +109,9 @@ def linked(folder: Path, file: Path, numbers: range) -> str:
 
 def dealt_by_a_process(source: str, deck: Path, cards: int) -> dict[str, float]:
     command = [sys.executable, "-c", DEALER, source, str(deck), str(cards)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    # In the folder of the deck: the note that several files were dealt lies in the current one.
+    dealt = subprocess.run(command, check=True, capture_output=True, text=True, cwd=deck.parent)
+    found: dict[str, float] = json.loads(dealt.stdout)
     return found
 
 
