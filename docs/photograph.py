@@ -1,8 +1,8 @@
 """Photograph the web page for the manual: `python docs/photograph.py`, with Chromium and chromedriver installed.
 
-Made-up flights are served, questions asked, and the page with their answers photographed as it is seen at 1280 and at
-390 pixels, light and dark. The pictures are in docs/page; those called before-... show the page as it was before the
-rules of docs/explanation/page.md, and are not made again.
+Made-up flights, held rows and a board are served, questions asked, and pages with their answers photographed as they
+are seen at 1280 and at 390 pixels, light and dark. The pictures are in docs/page; those called before-... show the page
+as it was before the rules of docs/explanation/page.md, and are not made again.
 """
 
 import base64
@@ -38,6 +38,18 @@ QUESTIONS: tuple[dict[str, str], ...] = (
     {"kind": "histogram", "query": "carrier", "categories": GROUPS},
     {"query": "dep_delay > 15", "by": "carrier", "groups": GROUPS},
 )
+CHECKS: tuple[dict[str, str], ...] = (
+    {"query": "dep_delay > 15", "guess": "0.22"},
+    {"query": "dep_delay > 15 AND carrier = 'EV'", "guess": "0.1"},
+)
+ACCURACIES = {"team 7": 0.6, "team 3": 0.58, "baseline": 0.5, "team 9": 0.67}
+PAGES = {  # pictures by name: the page, as it is after all questions
+    "history": "/datasets/flights/history",
+    "plan": "/plan?rows=100000",
+    "check": "/datasets/trips",
+    "board": "/datasets/digits",
+    "admin": "/admin",
+}
 
 
 def flights(path: Path, rows: int = 100_000) -> Path:
@@ -51,10 +63,30 @@ def flights(path: Path, rows: int = 100_000) -> Path:
     return path
 
 
+def held(path: Path) -> Path:
+    """Write other flights and hold half of them back."""
+    holdfast.hold_back(flights(path, 60_000))[1].close()
+    return path.with_name(f"{path.stem}.held.holdfast")
+
+
+def board(path: Path, rows: int = 14_042) -> Path:
+    """Seal labels, and submit predictions of several accuracies."""
+    rng = np.random.default_rng(7)
+    labels = rng.random(rows) < 0.5
+    pl.DataFrame({"id": np.arange(rows), "label": labels}).write_csv(path)
+    with holdfast.Board(path) as sealed:
+        for team, accuracy in ACCURACIES.items():
+            wrong = rng.random(rows) >= accuracy
+            sealed.submit({"id": np.arange(rows), "prediction": labels ^ wrong}, by=team, name=team)
+    return path.with_name(f"{path.stem}.board.holdfast")
+
+
 @contextmanager
-def served(path: Path) -> Iterator[dict[str, Any]]:
-    """Serve a file; yields what `holdfast serve --json` says."""
-    command = [sys.executable, "-m", "holdfast", "serve", str(path), "--port", "0", "--json"]
+def served(**paths: Path) -> Iterator[dict[str, Any]]:
+    """Serve these files; yields what `holdfast serve --json` says."""
+    path = next(iter(paths.values()))
+    named = [f"{name}={each}" for name, each in paths.items()]
+    command = [sys.executable, "-m", "holdfast", "serve", *named, "--port", "0", "--json"]
     here = os.environ | {"PYTHONPATH": str(Path(holdfast.__file__).parents[1])}  # what is imported here, not installed
     quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": here}
     with subprocess.Popen(command, cwd=path.parent, **quiet) as server:  # type: ignore[call-overload]
@@ -88,7 +120,8 @@ def ask(driver: webdriver.Chrome, page: str, question: dict[str, str]) -> None:
             field = driver.find_element(By.NAME, name)
             field.clear()
             field.send_keys(text)
-    driver.find_element(By.XPATH, "//form[@id='ask']//button[normalize-space()='Ask']").click()
+    label = "Check" if "guess" in question else "Ask"
+    driver.find_element(By.XPATH, f"//form[@id='ask']//button[normalize-space()='{label}']").click()
     wait.until(lambda _: driver.find_elements(By.CSS_SELECTOR, "#result article"))
 
 
@@ -107,19 +140,28 @@ def photograph(driver: webdriver.Chrome, width: int, scheme: str) -> Image.Image
 
 def main() -> None:
     """Write the pictures."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        served(flights(Path(folder) / "flights.parquet")) as server,
-        chromium() as driver,
-    ):
-        driver.get(server["link"])
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        WebDriverWait(driver, 30).until(lambda _: "/sign-in" not in driver.current_url)
-        for question in QUESTIONS:
-            ask(driver, f"{server['address']}/datasets/flights", question)
-        for width in SIZES:
-            for scheme in ("light", "dark"):
-                photograph(driver, width, scheme).save(HERE / "page" / f"ask-{width}-{scheme}.webp", quality=70)
+    with tempfile.TemporaryDirectory() as folder:
+        at = Path(folder)
+        files = {"flights": flights(at / "flights.parquet"), "trips": held(at / "trips.parquet")}
+        with served(**files, digits=board(at / "digits.csv")) as server, chromium() as driver:
+            driver.get(server["link"])
+            driver.find_element(By.CSS_SELECTOR, "form button").click()
+            WebDriverWait(driver, 30).until(lambda _: "/sign-in" not in driver.current_url)
+            for question in CHECKS:
+                ask(driver, f"{server['address']}/datasets/trips", {"kind": "check"} | question)
+            for question in QUESTIONS:
+                ask(driver, f"{server['address']}/datasets/flights", question)
+            keep(driver, "ask")
+            for name, page in PAGES.items():
+                driver.get(f"{server['address']}{page}")
+                keep(driver, name)
+
+
+def keep(driver: webdriver.Chrome, name: str) -> None:
+    """Write the pictures of the page that is shown."""
+    for width in SIZES:
+        for scheme in ("light", "dark"):
+            photograph(driver, width, scheme).save(HERE / "page" / f"{name}-{width}-{scheme}.webp", quality=70)
 
 
 if __name__ == "__main__":
