@@ -136,7 +136,7 @@ def test_if_the_first_one_fails_the_next_one_goes_on_and_pays_anew() -> None:
 
     rows = Watched(fail_twice)
     with Session(rows, queries=QUERIES, guarantee="posterior") as session:
-        session.ledger.begin(session.plan.to_dict())
+        session.answering.plan.begin()
         got: list[Any] = together([ask] * 6)
         assert rows.tallies == 3 == QUERIES - session.budget.answers_left
         answers = [each for each in got if each is not None and not isinstance(each, KeyboardInterrupt)]

@@ -50,6 +50,7 @@ class StandingPlan:
     ) -> None:
         self._rows, self._schema, self._ledger = rows, schema, ledger
         self._request, self._randomness = request, randomness
+        self._begins = False  # whether a thread of this session is beginning the ledger, or has begun it
         self._board, self._explored = BoardFiles(rows, ledger), explored_beside(rows)
         # Only ever replaced as a whole: other threads read it at any time.
         self.standing = self._recorded() if ledger.begun else self._under(plan_for(rows, request), recorded=False)
@@ -58,7 +59,7 @@ class StandingPlan:
         """Return what stands; adopt the ledger's plan first if somebody else has begun the ledger."""
         if not self.standing.recorded and self._ledger.begun:
             self.standing = self._recorded()
-            if self._ledger.location == SHARED:
+            if self._ledger.location == SHARED and not self._begins:
                 self.warn_of_sharing()
         return self.standing
 
@@ -83,6 +84,7 @@ class StandingPlan:
     def begin(self) -> None:
         """Begin the ledger now instead of with the first answer. If it has begun already, its plan stands."""
         if not self.standing.recorded:
+            self._begins = True
             self._ledger.begin(self.standing.plan.to_dict(), self._randomness.secret())
             self.standing = self._recorded()
 
@@ -109,6 +111,7 @@ class StandingPlan:
         mine = self.standing
         mine.draws.expect(())
         require_affordable(cost, mine.plan.terms, NOTHING_SPENT)  # a refused question must not begin a ledger
+        self._begins = True
         if self._ledger.begin(mine.plan.to_dict(), self._randomness.secret()):
             self._join(mine.draws)  # another ledger may have used these draws since they were opened
             self.standing = replace(mine, recorded=True)
