@@ -29,6 +29,7 @@ from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import find_scan, known_ledger
 from holdfast.schema import Type
+from holdfast.session.beside import NeighborWitness
 from holdfast.session.parts import write_private_rows
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
@@ -213,9 +214,25 @@ def refuse_shown(
     elif decks:
         fact = f"was dealt as {decks[0].name}"
     else:
+        if isinstance(labels, str | Path) and everything is not None and not board_path(Path(labels)).exists():
+            _refuse_copies(Path(labels), everything)
         return
     table = labels if isinstance(labels, str | Path) else "This table"
     raise RowSourceError(f"{table} {fact}, so its labels are not sealed. Make a board of other labels.")
+
+
+def _refuse_copies(labels: Path, everything: LocalRows) -> None:
+    """Refuse labels that another file in the folder has, or had, which answered questions, was split or is sealed."""
+    own, board = witness_of(labels), witness_of(board_path(labels))
+    for content in (content_of(everything.fingerprint), unordered_content(everything)):
+        seen = NeighborWitness(own, content, but=board).newest()
+        if seen is not None:
+            told = seen.address.startswith((BOARD, SPLIT))
+            fact = f"was {seen.address}" if told else "has answered questions already"
+            raise RowSourceError(
+                f"{labels} has the rows of another file in its folder, which {fact}, so its labels are not sealed. Make"
+                " a board of other labels."
+            )
 
 
 def _are_all(sealed: tuple[pl.DataFrame, str | None] | None, everything: LocalRows) -> bool:

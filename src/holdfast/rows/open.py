@@ -7,6 +7,7 @@ nothing here recognizes.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from glob import has_magic
 from pathlib import Path
 from typing import TypeGuard
 
@@ -99,6 +100,8 @@ def open_rows(
         raise InvalidArgument(f"name must be a non-empty text; got {name!r}.", name="name")
     if isinstance(data, str) and not data:
         raise InvalidArgument("data must say which file or folder; got an empty text.", name="data")
+    if isinstance(data, str | Path) and "://" not in str(data):
+        _require_path(str(data))
     given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
     own = Path(data) if isinstance(data, str | Path) and is_own(Path(data)) else None
     if own is not None:
@@ -138,9 +141,18 @@ def open_rows(
     )
 
 
+def _require_path(data: str) -> None:
+    try:
+        Path(data).exists()
+    except OSError as error:  # it is too long
+        raise RowSourceError(f"{data[:60]}... cannot be a path: {error.strerror}.") from None
+
+
 def _is_missing(data: object) -> bool:
-    """Whether it is a path, and there is nothing."""
-    return isinstance(data, str | Path) and not str(data).startswith((*POSTGRES, *_WEB)) and not Path(data).exists()
+    """Whether it is the path of one file or folder, and there is nothing."""
+    if not isinstance(data, str | Path) or "://" in str(data) or has_magic(str(data)):
+        return False
+    return not Path(data).exists()
 
 
 def unknown_path(data: str | Path) -> RowSourceError:

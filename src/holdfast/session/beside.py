@@ -240,17 +240,22 @@ class NeighborWitness(FoundWitness):
 
     name = "a witness beside other data"
 
-    def __init__(self, own: Path, content: str) -> None:
-        self._own, self._content = own, content
+    def __init__(self, own: Path, content: str, *, but: Path | None = None) -> None:
+        self._own, self._content, self._but = own, content, but
 
     def newest(self) -> Seen | None:
         """Return the newest state of a ledger for this content that any of them saw."""
         newest: Seen | None = None
         for path in self._own.parent.glob(f"*{WITNESS}"):
-            seen = None if path == self._own else FileWitness(path, self._content).newest()
-            if seen is not None and (newest is None or seen.tip.seq > newest.tip.seq):
+            seen = None if path in (self._own, self._but) else FileWitness(path, self._content).newest()
+            # At one entry, the one that saw most taken: a restore counts it.
+            if seen is not None and (newest is None or _reached(seen) > _reached(newest)):
                 newest, self.name = seen, f"{path.name} in this folder"
         return newest
+
+
+def _reached(seen: Seen) -> tuple[int, tuple[int, ...]]:
+    return seen.tip.seq, tuple(seen.tip.taken)
 
 
 class DeckWitness(FoundWitness):

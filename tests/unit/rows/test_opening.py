@@ -525,3 +525,14 @@ def test_what_a_killed_process_left_is_not_passed_over_in_silence(
     (partial / "chunk.1").write_bytes(b"rows")
     assert len(open_rows(path, unit=unit, progress=True)) == (3 if unit is None else 2)
     assert "all rows were read again" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_version_is_not_ignored_for_several_files(tmp_path: Path) -> None:
+    pl.DataFrame({"x": [1, 2, 3]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InvalidArgument, match="version"):
+        open_rows(str(tmp_path / "*.parquet"), version=3)
+
+
+def test_what_cannot_be_a_path_is_refused_in_words() -> None:
+    with pytest.raises(RowSourceError, match=r"aaa\.\.\. cannot be a path: File name too long"):
+        open_rows("a" * 5_000)

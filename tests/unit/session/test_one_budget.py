@@ -31,7 +31,7 @@ from holdfast.ledger.sqlite import SqliteStore
 from holdfast.ledger.sqlite_file import SqliteFile
 from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import _SLOT, ProcessWitness, Watch
-from holdfast.session.beside import witnesses_of_a_restore
+from holdfast.session.beside import NeighborWitness, witnesses_of_a_restore
 
 
 def table(rows: int = 2_000, seed: int = 1) -> dict[str, Any]:
@@ -241,6 +241,37 @@ def test_another_name_in_the_same_folder_is_no_second_budget(path: Path, how: An
         hf.Session(other)
     assert refused.value.fields["ledger"] == str(ledger)
     spend(other, 1, start=5, ledger=ledger)  # as it proposes
+
+
+def test_labels_that_were_shown_or_sealed_under_another_name_make_no_board(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    wide = pl.DataFrame({"id": np.arange(4_000), "label": rng.random(4_000) < 0.5, "x": rng.random(4_000)})
+    wide.write_parquet(tmp_path / "l.parquet")
+    spend(tmp_path / "l.parquet", 2)
+    shutil.copy(tmp_path / "l.parquet", tmp_path / "m.parquet")
+    another_process()
+    with pytest.raises(hf.RowSourceError, match="another file in its folder, which has answered questions already"):
+        hf.Board(tmp_path / "m.parquet")
+    spend(tmp_path / "l.parquet", 1, start=2)  # whose session goes on
+    wide[:3_000].write_parquet(tmp_path / "n.parquet")
+    hf.Board(tmp_path / "n.parquet", confusion=0.5).close()
+    shutil.copy(tmp_path / "n.parquet", tmp_path / "o.parquet")
+    for new in (lambda: None, another_process):
+        new()
+        hf.Board(tmp_path / "n.parquet", confusion=0.5).close()  # it opens again
+        with pytest.raises(hf.RowSourceError, match=r"another file in its folder, which was sealed as n\.board"):
+            hf.Board(tmp_path / "o.parquet", confusion=0.5)
+
+
+def test_of_two_witnesses_of_one_entry_the_one_counts_that_saw_more_taken(tmp_path: Path) -> None:
+    content = "c" * 64
+    for first, second in (((9, 9, 9), (2, 2, 2)), ((2, 2, 2), (9, 9, 9))):
+        for name, taken in (("a", first), ("b", second)):
+            (tmp_path / f"{name}.witness").unlink(missing_ok=True)
+            FileWitness(tmp_path / f"{name}.witness", content).remember(Seen("l", Tip(3, "h", 1, 1, "", *taken)))
+        newest = NeighborWitness(tmp_path / "c.witness", content).newest()
+        assert newest is not None
+        assert newest.tip.taken == (9, 9, 9)
 
 
 def test_a_restore_counts_what_was_asked_under_another_name(path: Path) -> None:
