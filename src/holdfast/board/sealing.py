@@ -227,8 +227,8 @@ def _refuse_copies(labels: Path, everything: LocalRows) -> None:
     for content in (content_of(everything.fingerprint), unordered_content(everything)):
         seen = NeighborWitness(own, content, but=board).newest()
         if seen is not None:
-            told = seen.address.startswith((BOARD, SPLIT))
-            fact = f"was {seen.address}" if told else "has answered questions already"
+            is_a_note = seen.address.startswith((BOARD, SPLIT))
+            fact = f"was {seen.address}" if is_a_note else "has answered questions already"
             raise RowSourceError(
                 f"{labels} has the rows of another file in its folder, which {fact}, so its labels are not sealed. Make"
                 " a board of other labels."
