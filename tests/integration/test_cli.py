@@ -364,7 +364,7 @@ def test_ctrl_c_leaves_a_ledger_that_verifies(tmp_path):
         _wait_for_answers(process, ledger)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert "Traceback" not in told
     assert "Interrupted" in told
     assert document(tmp_path, "verify", "flights.parquet")["head"]["seq"] >= 1
