@@ -18,7 +18,7 @@ test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## everything, as CI runs it
 	@echo 'Left out: make test-package (built, installed by every interpreter, deployed).'
 	@echo 'Left out: make test-engines (Spark and Ray on two local workers, an object store).'
 
-test-package: $(VENV)/dev.stamp  ## the package as others get it: built, installed, deployed
+test-package: $(VENV)/dev.stamp $(VENV)/root.stamp  ## the package as others get it: built, installed, deployed
 	$(BIN)/python -m pytest tests/package
 
 # In an environment of their own: Spark, Ray and moto want other versions of what holdfast is tested with.
@@ -79,4 +79,12 @@ $(VENV)/browser.stamp: | $(BIN)/python
 	  { apt-get update -qq && apt-get install -y -qq chromium chromium-driver && touch $@; } >/dev/null \
 	  || echo "Chromium could not be installed: tests/browser will be skipped."; \
 	else echo "No Chromium, and it may not be installed here: tests/browser will be skipped."; fi
+
+# debootstrap for tests/package: where no container tool runs, it makes the root in which the image's steps are taken.
+$(VENV)/root.stamp: | $(BIN)/python
+	@if command -v debootstrap >/dev/null; then touch $@; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && apt-get install -y -qq debootstrap && touch $@; } >/dev/null \
+	  || echo "debootstrap could not be installed: the image's steps will not be tested."; \
+	else echo "No debootstrap, and it may not be installed here: the image's steps will not be tested."; fi
 

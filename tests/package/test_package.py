@@ -1,13 +1,12 @@
 """The package as others get it: built, installed into a clean environment by each interpreter, served as deployed.
 
 `make test-package` runs this; it downloads what a new environment needs. Where a container tool runs, the image is
-built as well; elsewhere the steps of the Dockerfile are taken one by one in a clean environment.
+built as well; elsewhere the steps of the Dockerfile are taken one by one in a clean root.
 """
 
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -19,13 +18,17 @@ import tomllib
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from clean_root import Image, built, release_for
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ASKS = """
 import numpy as np, polars as pl, holdfast as hf
@@ -123,74 +126,60 @@ def test_it_installs_and_answers(version: str, wheel: Path, tmp_path: Path) -> N
 # -- as deployed ------------------------------------------------------------------------------------------------------
 
 
-def instruction(name: str) -> str:
-    """Return what the last instruction of this name in the Dockerfile says."""
-    return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)[-1]
-
-
 @pytest.fixture(scope="module")
-def deployed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clean environment in which the Dockerfile's installation was run."""
-    folder = tmp_path_factory.mktemp("image")
-    run(sys.executable, "-m", "venv", folder / "venv")
-    wheels = folder / "wheels"
-    wheels.mkdir()
-    shutil.copy(wheel, wheels)
-    shutil.copy(ROOT / "constraints.txt", wheels)
-    (install,) = re.findall(r"^RUN (pip install .*) && rm -r /wheels$", DOCKERFILE, re.MULTILINE)
-    path = f"{folder / 'venv/bin'}:{os.environ['PATH']}"
-    run(
-        "sh", "-c", install.replace("/wheels", str(wheels)).replace("pip install", "pip install -q"), env={"PATH": path}
-    )
-    return folder
-
-
-@pytest.fixture
-def read_only_data(tmp_path: Path, deployed: Path) -> Iterator[Path]:
-    """A data folder on a file system that cannot be written, where this machine lets us have one."""
-    data, seen = tmp_path / "data", tmp_path / "seen"
-    data.mkdir()
-    seen.mkdir()
-    make = "import numpy as np, polars as pl; pl.DataFrame({'x': np.arange(50_000) % 7}).write_parquet('t.parquet')"
-    run(deployed / "venv/bin/python", "-c", make, cwd=data)
-    run(deployed / "venv/bin/holdfast", "open", "t.parquet", cwd=data)
-    if subprocess.run(["mount", "--bind", data, seen], capture_output=True).returncode:
-        pytest.skip("This machine lets nobody mount a folder read-only.")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    """What the Dockerfile builds, in a clean root."""
+    release = release_for(DOCKERFILE)
+    if release is None:
+        pytest.skip("A clean root needs root's rights, debootstrap, and a Debian with the image's Python.")
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
+    scratch = tmp_path_factory.mktemp("roots")
     try:
-        run("mount", "-o", "remount,bind,ro", seen)
-        yield seen
+        yield built(DOCKERFILE, {name: ROOT / name for name in listed if (ROOT / name).is_file()}, scratch, release)
     finally:
-        run("umount", seen)
+        shutil.rmtree(scratch)
 
 
-def test_the_image_serves_data_that_it_cannot_write(
-    deployed: Path, read_only_data: Path, tmp_path: Path, postgres_url: str
-) -> None:
-    (tmp_path / "server.toml").write_text(f'[datasets.t]\npath = "{read_only_data / "t.parquet.holdfast"}"\n')
-    (tmp_path / "url").write_text(postgres_url)
-    (tmp_path / "token").write_text("hf_" + "t" * 43)
-    settings = dict(part.split("=", 1) for part in shlex.split(instruction("ENV")))
+def test_the_image_serves_data_that_it_cannot_write(image: Image, tmp_path: Path, postgres_url: str) -> None:
+    """As compose.yaml has it: no rights, a root that cannot be written, secrets in files, everything in PostgreSQL."""
+    service = COMPOSE["services"]["holdfast"]
+    assert (service["read_only"], service["tmpfs"], image.user) == (True, ["/tmp"], "holdfast")
+    data, secrets = image.root / "data", image.root / "run/secrets"
+    data.mkdir()
+    secrets.mkdir(parents=True)
+    make = (
+        "import numpy as np, polars as pl; pl.DataFrame({'x': np.arange(50_000) % 7}).write_parquet('/data/t.parquet')"
+    )
+    owner = replace(image, user="root")
+    owner.run("python", "-c", make)
+    owner.run("holdfast", "open", "/data/t.parquet")
+    owner.run("chown", "-R", "holdfast", "/data")
+
+    seen: dict[str, Path] = {}
+    there = re.search(r"host=(/[^&]+)", postgres_url)
+    if there is not None:  # its socket is in a folder of this machine
+        (image.root / "run/postgresql").mkdir()
+        seen["/run/postgresql"] = Path(there[1])
+        Path(there[1]).chmod(0o711)
+        postgres_url = postgres_url.replace(there[1], "/run/postgresql")
+    for name, text in {"database_url": postgres_url, "admin_token": "hf_" + "t" * 43}.items():
+        (secrets / name).write_text(text)
+        (secrets / name).chmod(0o400)
+    owner.run("chown", "-R", "holdfast", "/run/secrets")
+    (image.root / "etc/holdfast").mkdir()
+    (image.root / "etc/holdfast/server.toml").write_text('[datasets.t]\npath = "/data/t.parquet.holdfast"\n')
+
+    settings = dict(service["environment"])
     with socket.socket() as probe:  # another server may run here at the usual port
         probe.bind(("127.0.0.1", 0))
         settings["HOLDFAST_PORT"] = str(probe.getsockname()[1])
-    settings |= {"HOLDFAST_DATABASE_FILE": str(tmp_path / "url"), "HOLDFAST_ADMIN_TOKEN_FILE": str(tmp_path / "token")}
-    home = tmp_path / "home"
-    home.mkdir()
-    command = [
-        str(deployed / "venv/bin" / part) if part == "holdfast" else part
-        for part in json.loads(instruction("ENTRYPOINT"))
-    ]
-    path = f"{deployed / 'venv/bin'}:/usr/bin:/bin"
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*command, "--config", str(tmp_path / "server.toml")], env=settings | {"PATH": path}, cwd=home, stderr=log
-        )
-    health = json.loads(re.findall(r"CMD (\[.*\])$", instruction("HEALTHCHECK"))[-1])
+    log = tmp_path / "log"
+    server = image.start(*service["command"], env=settings, log=log, seen=seen)
     try:
         deadline = time.monotonic() + 120
-        while subprocess.run(health, env=settings | {"PATH": path}, capture_output=True).returncode:
-            assert server.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+        while not image.healthy(settings):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.5)
         request = urllib.request.Request(
             f"http://127.0.0.1:{settings['HOLDFAST_PORT']}/api/v1/datasets/t/ask",
@@ -200,7 +189,6 @@ def test_the_image_serves_data_that_it_cannot_write(
         with urllib.request.urlopen(request, timeout=60) as response:
             answer = json.load(response)["answer"]
         assert answer["low"] < 3 / 7 < answer["high"]
-        assert list(home.iterdir()) == []  # everything that is kept is in the database
     finally:
         server.terminate()
         assert server.wait(timeout=30) in (0, -signal.SIGTERM)
@@ -216,6 +204,6 @@ def test_the_image_builds(tmp_path: Path) -> None:
         None,
     )
     if tool is None:
-        pytest.skip("No container tool runs here; the Dockerfile's steps were taken one by one.")
+        pytest.skip("No container tool runs here; the Dockerfile's steps are taken one by one in a clean root.")
     run(tool, "build", "-f", ROOT / "deploy/Dockerfile", "-t", "holdfast-test", ROOT)
     assert PROJECT["version"] in run(tool, "run", "--rm", "--entrypoint", "holdfast", "holdfast-test", "--version")
