@@ -29,6 +29,10 @@ def release_for(dockerfile: str) -> str | None:
     return RELEASES.get(version) if able else None
 
 
+class NoRoot(Exception):
+    """Debian's packages did not arrive, which says nothing about the image."""
+
+
 @dataclass
 class Image:
     """A root, and what the Dockerfile says of the programs that run in it."""
@@ -73,8 +77,12 @@ def built(dockerfile: str, context: dict[str, Path], scratch: Path, release: str
     """Take the steps of a Dockerfile; return what it builds. `context`: the files it may copy, by their names."""
     base = scratch / "base"
     made = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", release, str(base)]
-    done = subprocess.run(made, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    try:
+        done = subprocess.run(made, capture_output=True, text=True, timeout=1_200)
+    except subprocess.TimeoutExpired:
+        raise NoRoot("Debian's packages did not arrive within 20 minutes.") from None
+    if done.returncode:
+        raise NoRoot(done.stdout + done.stderr)
     for name in NETWORK:
         if Path("/", name).exists():
             shutil.copy(Path("/", name), base / name)
