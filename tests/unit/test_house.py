@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -340,7 +341,8 @@ def test_the_registry_is_full():
 def test_theorems_say_what_they_state_and_what_not_and_are_proved():
     lacking = []
     for name, theorem in REGISTRY.items():
-        says = all(f"\n    {part}\n" in theorem.statement for part in ("Statement", "Not covered"))
+        said = f"\n{cleandoc(theorem.statement)}\n"
+        says = all(f"\n{part}\n" in said for part in ("Statement", "Not covered"))
         if not (says and theorem.source and (ROOT / "docs" / "proofs" / theorem.proof).is_file()):
             lacking.append(name)
     assert lacking == []

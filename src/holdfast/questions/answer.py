@@ -88,6 +88,15 @@ class AnyAnswer(Pictured):
 
     record: Record
 
+    def __eq__(self, other: object) -> bool:
+        # By what they say: where there is no value it is NaN, which equals nothing, not even itself.
+        if not isinstance(other, AnyAnswer) or type(other) is not type(self):
+            return NotImplemented
+        return self.record == other.record and self.result() == other.result()
+
+    def __hash__(self) -> int:
+        return hash(self.record)
+
     @property
     def kind(self) -> str:
         """The kind of question."""
@@ -222,7 +231,7 @@ def record_of(answer: Mapping[str, Any]) -> Record:
     return Record(*(answer[name] for name in Record._fields))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Answer(AnyAnswer):
     """One number about the population, with its interval.
 

@@ -35,7 +35,7 @@ SAYS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CheckAnswer(AnyAnswer):
     """Whether a guess holds on rows that nobody has seen, and an interval for the population.
 

@@ -26,7 +26,7 @@ from holdfast.questions.question import Context, Drawing, Question, Result
 SCORES = ("accuracy", "precision", "recall", "specificity", "f1")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ConfusionAnswer(AnyAnswer):
     """The four cells of a classifier, as shares of the population, and what follows from them. All hold at once.
 

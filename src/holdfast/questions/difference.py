@@ -29,7 +29,7 @@ APART = (0.01, 0.1)  # how much two values differ, for which a price says what t
 OF_PAIRS = 2.0  # draws of a pair, in ordinary answers
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class DifferenceAnswer(Answer):
     """The mean of the first group minus that of the second, with its interval; also both means.
 

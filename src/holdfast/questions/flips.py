@@ -21,7 +21,7 @@ from holdfast.questions.question import Context, Drawing, Question, Result
 SHOWN = 200  # flips in a table
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class FlipsAnswer(AnyAnswer):
     """Single flips, and the interval of the share they come from. Iterates over the flips.
 

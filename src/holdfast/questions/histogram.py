@@ -30,7 +30,7 @@ from holdfast.schema import Category
 MOST_PASSES = 16
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     """One answer for each category and one for everything else: a mapping from labels to answers.
 

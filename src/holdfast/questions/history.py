@@ -25,7 +25,7 @@ from holdfast.questions.question import Context, Drawing, Question, Result, enco
 from holdfast.questions.submit import SUBMIT, SubmitAnswer
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Registration(AnyAnswer):
     """A list of questions in the ledger.
 

@@ -60,7 +60,7 @@ from holdfast.questions.stages import NONE, in_slices, look_until, worthwhile
 from holdfast.schema import Category
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class GroupsAnswer(AnyAnswer, Mapping[Group, Answer]):
     """One answer for each group: a mapping from a group, or its label, to its answer. All intervals hold at once.
 

@@ -30,7 +30,7 @@ SHOWN = 20  # coordinates in a printout
 NO_INTERVALS = "(coefficients have no intervals: one near 0 may have either sign)"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MinimumAnswer(AnyAnswer):
     """A point of small population loss, the interval of its loss, and how far it can be from the best.
 

@@ -104,7 +104,7 @@ def quantile(
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class QuantileAnswer(Answer):
     """A quantile with its interval: of the number as declared, so one that lies outside is at an end of its range."""
 

@@ -30,7 +30,7 @@ NOT_COMPARED = (
 SUM_TO_ONE = 1e-4  # how far the sum of class probabilities may be from 1, since files round them
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class SubmitAnswer(AnyAnswer):
     """What a board says of a submission.
 

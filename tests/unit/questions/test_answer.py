@@ -131,6 +131,15 @@ def test_an_answer_is_a_number_with_an_interval() -> None:
     assert (one.rows_read, one.cost, one.seq, one.receipt, one.cached) == (1_000, 2, 3, "3:abc", False)
 
 
+def test_answers_are_equal_if_they_say_the_same_also_without_a_value() -> None:
+    record = Record("mean", "x", "exchange", 0.95)
+    one, same, other = (Answer(float("nan"), 0.0, high, record) for high in (1.0, 1.0, 0.9))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != QuantileAnswer(float("nan"), 0.0, 1.0, record)
+
+
 def test_small_print() -> None:
     assert "1,000 rows read" in repr(answer())
     assert "asked before, free" in repr(answer(record=RECORD._replace(cached=True)))
