@@ -172,7 +172,7 @@ MOST, LONGEST = 50, 40
 Round = list[tuple[Branch, Estimate]]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class TopAnswer(HistogramAnswer):
     """The most frequent values, the most frequent first: a mapping from each to its share. All intervals hold at once.
 
