@@ -31,6 +31,8 @@ from holdfast.guarantees.statistic import HOLDS, TOO_HIGH, TOO_LOW, Cell, Interv
 from holdfast.guarantees.terms import (
     DRAWN_ROW,
     ENDLESS,
+    ONE_IN,
+    RARE,
     SCANNED_ROW,
     Amounts,
     AnsweredAmounts,
@@ -40,8 +42,6 @@ from holdfast.guarantees.terms import (
     counts_in,
 )
 
-OUTLOOK = (0, 1, 10, 100)  # numbers of further wrong guesses for which a budget says how wide a check will be
-ONE_IN = 100  # of so many further checks, a budget supposes, one is wrong: which one it was reveals something, too
 _GROUP = 2**31  # wrong guesses stay below; above, those that could have been wrong in three ways (`counts_in`)
 CODED = 0.1  # part of beta1 for questions paid for by their code length; it costs all others 0.1 nats
 _SAMPLED = 0.2  # part of beta for the sampling error; costs 0.2 nats if a check reads all rows, 1.6 if not
@@ -190,7 +190,7 @@ class Checks(Guarantee):
     def outlook(self, spent: Amounts, answered: AnsweredAmounts) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and at most after more wrong guesses, one in `ONE_IN` checks."""
         now = self.so_far(answered)
-        later = [(more, now._replace(checks=now.checks + ONE_IN * more, wrong=now.wrong + more)) for more in OUTLOOK]
+        later = [(more, now._replace(checks=now.checks + ONE_IN * more, wrong=now.wrong + more)) for more in RARE]
         return tuple((more, self.width(then)) for more, then in later)
 
     @property

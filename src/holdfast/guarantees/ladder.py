@@ -22,11 +22,19 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning
 from holdfast.guarantees.mathematics.checks import failure_nats, full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.statistic import GRID, Interval
-from holdfast.guarantees.terms import ENDLESS, NO_CAP, Amounts, AnsweredAmounts, EndlessTerms, Goal, counts_in
+from holdfast.guarantees.terms import (
+    ENDLESS,
+    NO_CAP,
+    ONE_IN,
+    RARE,
+    Amounts,
+    AnsweredAmounts,
+    EndlessTerms,
+    Goal,
+    counts_in,
+)
 
 MOST_CELLS = 10**4
-OUTLOOK = (0, 1, 10, 100)  # numbers of further improvements for which a budget says how wide an interval will be
-ONE_IN = 100  # of so many further submissions, a budget supposes, one improves
 COMPARED = 0.1  # part of beta for comparisons with the best; costs 0.1 nats for the other intervals, 2.3 for these
 UNITS = 64  # units per nat: the description length of steps up is kept in whole units, rounded up
 POPULATION, LABELS, ROWS = "population", "labels", "rows"
@@ -260,7 +268,7 @@ class Ladder(Guarantee):
         """
         now, widest = self.so_far(answered), 0.0
         later = []
-        for more in OUTLOOK:
+        for more in RARE:
             then = now
             for _ in range(more):
                 then = then.after(min(self.terms.cells, then.best + 1))

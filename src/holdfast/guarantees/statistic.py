@@ -20,7 +20,7 @@ A release is all that anybody learns about the rows, in one of the forms that gu
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -388,6 +388,10 @@ class Tally(Release):
     def members(self, group: int) -> tuple[int, int]:
         """Return how many draws gave zero, and how many gave one, in a group."""
         return self.counts[2 * group + 1], self.counts[2 * group + 2]
+
+    def repeated(self, times: int) -> "Tally":
+        """Return the tally of so many times these draws: made up, and as certain as what it stands for."""
+        return replace(self, draws=times * self.draws, counts=tuple(times * count for count in self.counts))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from holdfast.errors import PlanConflict
 
 # About how long an answer takes, in milliseconds: columns in memory, a question about one of them, two cores of 2024.
 _ANY, DRAWN_ROW, SCANNED_ROW = 0.3, 4e-5, 1e-6
+RARE = (0, 1, 10, 100)  # numbers of further wrong guesses, or better submissions, that a budget looks ahead
+ONE_IN = 100  # one in so many, a budget supposes, is one of these: which one it was reveals something, too
 NO_CAP = 2**62  # the most a ledger can count: the only limit of a session that goes on
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 OfTerms = TypeVar("OfTerms", bound="Terms")

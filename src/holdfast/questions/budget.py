@@ -16,11 +16,12 @@ from typing import Any
 from holdfast import notebook
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import write_margin
+from holdfast.guarantees.terms import ONE_IN
 from holdfast.ledger import Answered, Spent
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
-    "check": "no limit on checks: {now} beyond the margin of a guess; with 1 in 100 wrong, {after} more of these",
-    "submit": "no limit on submissions: {now} around the cell of a score; with 1 in 100 better, {after} more of these",
+    "check": "no limit on checks: {} beyond the margin of a guess",
+    "submit": "no limit on submissions: {} around the cell of a score",
 }
 
 
@@ -113,15 +114,12 @@ class Budget:
         if self.quota is not None:
             return f"{replace(self, quota=None)}; {_quota_text(self.quota)}"
         if self.checks:
-            (_, first), *wrong = self.checks
-            wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
-            checks = NO_END["check"].format(now=write_margin(first), after=wider)
-            return f"{replace(self, checks=())}; {checks}"
-        _, *later = self.outlook or ((0, self.margin),)
-        after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
-        now = write_margin(self.margin)
+            return f"{replace(self, checks=())}; {_no_end('check', self.checks)}"
         if self.asks is not None:
-            return NO_END[self.asks].format(now=now, after=after)
+            return _no_end(self.asks, self.outlook)
+        _, *wider = self.outlook or ((0, self.margin),)
+        after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wider)
+        now = write_margin(self.margin)
         if not self.answers_left and not self.ends:
             return f"no limit on questions: {now} now, {after} more"
         left = f"{self.answers_left or 0:,} of {self.answers_total or 0:,} answers left at {now}"
@@ -136,19 +134,37 @@ class Budget:
             left = f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
             shown.append(f"<div>{notebook.meter(self.answers_left / self.answers_total, left)} {escape(left)}</div>")
         if self.outlook and not (self.answers_left and self.ends):
-            what, more = _AHEAD.get(self.asks or "", ("an answer is within", "{:,} more"))
-            shown.append(_widths(what, more, self.outlook))
+            shown.append(_widths(self.asks, self.outlook))
         if self.checks:
-            shown.append(_widths(*_AHEAD["check"], self.checks))
+            shown.append(_widths("check", self.checks))
         if self.quota is not None:
             shown.append(f"<div>{_quota_text(self.quota)}</div>")
         return "".join(shown)
 
 
-_AHEAD = {  # whose width is shown, and after what
-    "check": ("a check, beyond the margin of its guess", "{:,} more wrong, 1 in 100"),
-    "submit": ("a submission, around the cell of its score", "{:,} more that improve, 1 in 100"),
+_WHOSE = {  # whose width is shown
+    None: "an answer is within",
+    "check": "a check, beyond the margin of its guess",
+    "submit": "a submission, around the cell of its score",
 }
+
+
+def later(more: int, asks: str | None) -> str:
+    """Return in words when a margin of an outlook holds, in a session that `asks` only for this kind of question.
+
+    >>> later(0, None), later(1_000, None), later(10, "check"), later(1, "submit")
+    ('now', 'after 1,000 more', 'after 10 wrong in 1,000 more', 'after 1 better in 100 more')
+    """
+    if not more:
+        return "now"
+    rare = "" if asks is None else f"{'wrong' if asks == 'check' else 'better'} in {ONE_IN * more:,} "
+    return f"after {more:,} {rare}more"
+
+
+def _no_end(asks: str, outlook: tuple[tuple[int, float], ...]) -> str:
+    (_, now), *wider = outlook
+    after = ", ".join(f"{write_margin(width)} {later(more, asks)}" for more, width in wider)
+    return f"{NO_END[asks].format(write_margin(now))}, {after}"
 
 
 def answers_left(guarantee: Guarantee, spent: Spent) -> int | None:
@@ -171,10 +187,10 @@ def _quota_text(quota: int) -> str:
     return f"your quota leaves {quota:,} answer{'' if quota == 1 else 's'}"
 
 
-def _widths(what: str, more: str, outlook: tuple[tuple[int, float], ...]) -> str:
+def _widths(asks: str | None, outlook: tuple[tuple[int, float], ...]) -> str:
     widest = max(width for _, width in outlook) or 1.0
     rows = []
-    for count, width in outlook:
-        margin, after = write_margin(width), "now" if count == 0 else f"after {more.format(count)}"
+    for more, width in outlook:
+        margin, after = write_margin(width), later(more, asks)
         rows.append((after, margin, notebook.meter(width / widest, f"{after}: {margin}", 100)))
-    return notebook.table((what, "", ""), rows)
+    return notebook.table((_WHOSE[asks], "", ""), rows)

@@ -185,6 +185,8 @@ def check(
     def run(drawing: Drawing) -> Result:
         cell = drawing.checking().release(guessed, draws)
         assert isinstance(cell, Cell)
+        if drawing.most_draws is not None:  # a dry run, of fewer rows
+            cell = replace(cell, draws=draws, rows=guessed.least_rows(guarantee.terms.rows))
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 
     def finish(number: int, drawn: Result, answered: Answered) -> tuple[Result, Cost]:

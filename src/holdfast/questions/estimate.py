@@ -260,14 +260,16 @@ def interval_bar(estimate: "Estimate | Answer", bounds: Interval = (0.0, 1.0), w
     low, high = bounds
     span = (high - low) or 1.0
     a, v, b = (width * min(max((x - low) / span, 0.0), 1.0) for x in (estimate.low, estimate.value, estimate.high))
-    mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="{notebook.ORANGE}"/>'
-    shown = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
+    mark, shown, color = "", TOO_FEW, notebook.TRACK
+    if not estimate.too_few:
+        mark = f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="{notebook.ORANGE}"/>'
+        shown, color = f"{estimate.value:g}", f'fill="{notebook.BLUE}"'
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
     first, last = write_far(estimate.low, 6, up=False), write_far(estimate.high, 6, up=True)
     return notebook.Svg(
         f'<svg width="{width + 2}" height="12" style="vertical-align:middle" role="img"'
         f' aria-label="{shown}, from {first} to {last}">'
         f'<rect x="1" y="5" width="{width}" height="2" {notebook.TRACK}/>'
-        f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" fill="{notebook.BLUE}"/>'
+        f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" {color}/>'
         f"{mark}</svg>"
     )

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
-from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic
+from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic, Tally
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.mechanisms import MECHANISMS, Mechanism
@@ -62,17 +62,18 @@ class Drawing:
     rng: Generator
     guarantee: Guarantee
     order: Order | None = None
-    most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+    most_draws: int | None = None  # a dry run draws no more than this from its made-up rows, which do not run out
     kept: RowSource | None = None  # the rows that check guesses, if they are separate
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw rows once and release what they give."""
-        guarantee, order = self.guarantee, self.order
+        guarantee, order, times = self.guarantee, self.order, 1
         if self.most_draws is not None:
-            draws = min(draws, self.most_draws)  # made-up rows do not run out
+            times = -(-draws // self.most_draws)
         elif guarantee.in_order and order is not None:
             self.order = order.after(self.answering.charge(query.statistic, draws))
-        return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
+        release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
+        return release.repeated(times) if isinstance(release, Tally) else release
 
     @property
     def answering(self) -> AnswerGuarantee:

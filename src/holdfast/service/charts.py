@@ -150,6 +150,7 @@ def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
     it, or a guess beyond, is not a value that was measured.
     """
     value, known = line["value"], line.get("known")
+    says = "range" if value is not None or known else "nothing"
     is_value = not known or value is None or known[0] < value < known[1]
     label = f"between {low_end(line['low'])} and {high_end(line['high'])}"
     if is_value:
@@ -166,8 +167,8 @@ def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
     length = pixels(scale.at(line["low"]), scale.at(line["high"]), DECIMALS)
     return Markup(
         '<svg class="bar" role="img" aria-label="{}">{}{}'
-        '<rect class="range" x="{}%" width="{}%" y="10" height="8"/>{}</svg>'
-    ).format(label, answered, scale.grid(), *length, dot)
+        '<rect class="{}" x="{}%" width="{}%" y="10" height="8"/>{}</svg>'
+    ).format(label, answered, scale.grid(), says, *length, dot)
 
 
 def gauge(left: int, total: int) -> Markup:

@@ -18,6 +18,7 @@ from holdfast.ledger import Entry
 from holdfast.queries.node import identifier
 from holdfast.queries.select import LONGEST_SELECT
 from holdfast.questions.answer import AnyAnswer
+from holdfast.questions.budget import later
 from holdfast.questions.history import answer_from
 from holdfast.questions.mean import MEAN
 from holdfast.questions.plot import aggregates_of
@@ -84,7 +85,7 @@ def _environment() -> Environment:
     )
     functions = (
         *(charts.panel, charts.gauge, charts.margin_bar, charts.margin, charts.number),
-        *(write_margin, read_answer, lines, parts, details_of, by_kind),
+        *(write_margin, later, read_answer, lines, parts, details_of, by_kind),
     )
     pages.globals |= {one.__name__: one for one in functions}
     pages.globals["new_key"] = lambda: secrets.token_urlsafe(16)

@@ -92,6 +92,6 @@ def test_what_cannot_be_told_has_an_interval_and_no_mark() -> None:
     (told,) = charts.panel([line])["lines"]
     drawn = told["bar"]
     assert 'class="value"' not in drawn
-    assert 'class="range"' in drawn
+    assert 'class="nothing"' in drawn
     assert TOO_FEW in drawn
     assert told["value_text"] == TOO_FEW

@@ -415,6 +415,26 @@ def test_a_dry_run_has_the_shape_of_the_answer_and_leaves_no_trace() -> None:
         assert rows.rows_read == session.ledger.spent.answers == 0
 
 
+def test_a_dry_run_is_as_wide_as_the_answer_will_be() -> None:
+    rows = {"b": np.random.default_rng(7).random(100_000) < 0.5}
+    with Session(rows, seed=1, queries=200) as session:
+        made_up, price = session.dry_run("b"), session.price("b")
+        assert price.margin is not None
+        assert price.rows_read > 10_000  # draws, more than there are made-up rows
+        assert (made_up.high - made_up.low) / 2 <= price.margin  # type: ignore[attr-defined]
+        answer = session.mean("b")
+        assert answer.high - answer.low == pytest.approx(made_up.high - made_up.low, rel=0.05)  # type: ignore[attr-defined]
+
+
+def test_a_dry_run_of_a_check_is_as_wide_as_the_check_will_be() -> None:
+    rows = {"b": np.random.default_rng(7).random(100_000) < 0.5}
+    with Session(rows, seed=1, guarantee="checks") as session:
+        guess = {"guess": 0.5, "margin": 0.2}
+        made_up, price = session.dry_run("b", "check", **guess), session.price("b", "check", **guess)
+        assert made_up.holds  # type: ignore[attr-defined]
+        assert price.margin == max(made_up.high - 0.5, 0.5 - made_up.low)  # type: ignore[attr-defined]
+
+
 def test_what_is_known_without_asking() -> None:
     with Session(table(100), queries=5) as session:
         assert session.schema.names == ("b", "x", "g", "s", "gone", "same", "wild", "holes")
