@@ -131,7 +131,8 @@ def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
     """Explain in Python syntax how to declare bounds or categories once; other interfaces substitute their own."""
     example = {"bounds": "(low, high)", "categories": "[...]"}[what]
     pairs = ", ".join(f"{name!r}: {example}" for name in columns)
-    return f"To declare it once, open the session with {what}={{{pairs}}}."
+    published = " Instead of a list, 'published' takes the texts that occur, where everybody may know them."
+    return f"To declare it once, open the session with {what}={{{pairs}}}.{published if what == 'categories' else ''}"
 
 
 def build_at_most(

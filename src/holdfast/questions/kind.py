@@ -128,8 +128,8 @@ class Kind(Generic[P, A]):
             unnamed = [each.name for each in _signature(self.build).parameters.values() if each.kind is _BY_PLACE][1:]
             if len(args) > len(unnamed):
                 raise InvalidArgument(
-                    f"{self.name} takes {' and '.join(unnamed)} without a name; name the others, such as"
-                    f" {known[len(unnamed)]}=.",
+                    f"{self.name} takes only {' and '.join(unnamed)} without writing a name; write those of the others,"
+                    f" such as {known[len(unnamed)]}=.",
                     name="options",
                 ) from None
             reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))

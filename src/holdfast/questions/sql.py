@@ -192,7 +192,7 @@ class _Compiler:
                 )
             raise InvalidQuery(
                 f"GROUP BY {by.text} needs the categories of {by.text}: they are declared, never read from the data."
-                f" {declare_once(by.columns, 'categories')} An admin may also publish the texts that a column has."
+                f" {declare_once(by.columns, 'categories')}"
             )
         return found
 

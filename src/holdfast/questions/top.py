@@ -269,8 +269,8 @@ def top(
             )
         if categories is None or alphabet is not None:
             raise InvalidArgument(
-                f"longest must be given, the most characters that are spelled out, where no categories of {value.text}"
-                f" are declared. {declare_once(value.columns, 'categories')}",
+                "longest must be given: how many letters of a text are spelled out at most, such as 3. Only where"
+                f" categories of {value.text} are declared is it left out. {declare_once(value.columns, 'categories')}",
                 name="longest",
             )
         return _of_declared(context, value, categories, int(most), rows_per_query)

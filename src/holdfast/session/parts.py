@@ -218,7 +218,7 @@ def _key_again(content: str, split: HowSplit, before: Seen) -> bytes:
 
 def _other_split(before: Seen, split: HowSplit, found: HowSplit | None, way: str) -> InvalidArgument:
     pairs = zip(("explore", "id", "unit"), split, found or split, strict=True)
-    other = ", ".join(f"another {name}" for name, now, then in pairs if now != then)
+    other = ", ".join(f"another value of {name}" for name, now, then in pairs if now != then)
     return InvalidArgument(
         f"These rows were {before.address} before{other and f', with {other}'}. Go on with the two parts: {way}. A"
         " second split would show rows that checks are held on.",

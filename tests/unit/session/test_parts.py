@@ -123,7 +123,10 @@ def test_another_split_of_a_file_is_refused_with_the_code_that_goes_on(
     monkeypatch.chdir(tmp_path)
     table().write_parquet("t.parquet")
     hf.hold_back("t.parquet", id="id")[1].close()
-    for options, which in (({"explore": 0.3, "id": "id"}, "another explore"), ({"id": ["id", "x"]}, "another id")):
+    for options, which in (
+        ({"explore": 0.3, "id": "id"}, "another value of explore"),
+        ({"id": ["id", "x"]}, "another value of id"),
+    ):
         with pytest.raises(InvalidArgument, match=f"before, with {which}. Go on") as refused:
             hf.hold_back("t.parquet", **options)
         assert "holdfast.Session('t.held.holdfast'), and t.explore.parquet is there to look at." in str(refused.value)
