@@ -1,8 +1,7 @@
 """Photograph the web page for the manual: `python docs/photograph.py`, with Chromium and chromedriver installed.
 
 Made-up flights, held rows and a board are served, questions asked, and pages with their answers photographed as they
-are seen at 1280 and at 390 pixels, light and dark. The pictures are in docs/page; those called before-... show the page
-as it was before the rules of docs/explanation/page.md, and are not made again.
+are seen at 1280 and at 390 pixels, light and dark. The pictures are in docs/page.
 """
 
 import base64

@@ -374,7 +374,7 @@ def test_axe_finds_nothing_on_the_page_of_held_rows(browser: Chrome, tmp_path: P
         wait(browser, lambda b: "that all answers hold at once" in text(b, ".facts"))
         fill(browser, query="late", guess="0.2")
         press(browser, "Check")
-        wait(browser, lambda b: "ANSWER SO FAR 1" in " ".join(text(b, "#facts").upper().split()))
+        wait(browser, lambda b: "CHECK SO FAR 1" in " ".join(text(b, "#facts").upper().split()))
         wait(browser, lambda b: "late" in text(b, "#recent"))
         assert flaws(browser) == []
 

@@ -82,7 +82,7 @@ def test_the_verdict_stands_where_the_value_of_others_does(server: Running) -> N
             asked = {"kind": "check", "query": "late", "guess": guess, "margin": "0.03"}
             page = client.post("/datasets/flights/ask", data=asked)
             assert f"Guess: share of late is {guess} ± 0.03" in page.text
-            assert "the value lies between" in page.text
+            assert "in the population it lies between" in page.text
         history = client.get("/datasets/flights/history").text
     assert {*re.findall(r'class="num value">(.*?)<', history)} == {"too high", "holds"}  # a guess is nobody's value
 

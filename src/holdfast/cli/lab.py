@@ -45,7 +45,7 @@ def demo(
     seed: Annotated[int | None, Flag(least=0, help="Repeat a run: the same data, the same draws.")] = None,
     json: Json = False,
 ) -> None:
-    """See holdfast work, in under a minute.
+    """See holdfast work, in about a minute.
 
     Makes up data whose population is known, and works in the three ways. Ask: questions of several kinds, and then an
     analyst who searches for an effect that does not exist, for 10,000 questions, once with plain means, once with

@@ -123,6 +123,7 @@ SHOWN = 4  # optional fields of a kind that are always shown; the rest are folde
 USUAL = ("group", "other", "minus", "guess", "q", "where", "by", "groups", "within")  # shown first
 CALLED = {  # where capital letters do not make a name readable
     "auc": "AUC",
+    "mean": "Share or mean",
     "minimize": "Minimize a loss",
     "q": "Quantile",
     "std": "Standard deviation",

@@ -100,5 +100,6 @@ if (form) {
     }
     if (!event.detail.successful) say("");
     else if (event.target === form && asked !== null) say("Answered below.");
+    result.scrollIntoView({ block: "nearest" }); // on a phone it is below the edge
   });
 }
