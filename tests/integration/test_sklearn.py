@@ -168,6 +168,7 @@ def test_a_search_is_charged_and_stays_valid(table):
         final = judge(search.best_estimator_)
     assert judge.answers[-1].low <= exact <= judge.answers[-1].high
     assert abs(final - exact) < 0.1
+    assert len(repr(judge)) < 300  # neither the session nor the answers, which are printed by themselves
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss"])

@@ -31,12 +31,12 @@ class BoardScorer:
         The responses to all submissions so far.
     """
 
-    board: Board
-    cases: ArrayLike
-    ids: ArrayLike
+    board: Board = field(repr=False)
+    cases: ArrayLike = field(repr=False)
+    ids: ArrayLike = field(repr=False)
     positive: Label = True  # which label counts as true, where probabilities are scored
     by: str | None = None
-    answers: list[SubmitAnswer] = field(default_factory=list)
+    answers: list[SubmitAnswer] = field(default_factory=list, repr=False)
 
     def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """Submit what the estimator predicts; X and y are ignored.

@@ -71,13 +71,13 @@ class Scorer:
         All scores so far, with their intervals.
     """
 
-    session: Session
+    session: Session = field(repr=False)
     metric: str
     features: tuple[str, ...]
     target: str
     most: float  # losses and errors are clipped to [0, most]
     positive: Label = True  # which label counts as 1; accuracy and errors need none
-    answers: list[Answer | CheckAnswer] = field(default_factory=list)
+    answers: list[Answer | CheckAnswer] = field(default_factory=list, repr=False)
 
     def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """Ask the session how good the estimator is on the population; X and y are for sessions that check guesses."""

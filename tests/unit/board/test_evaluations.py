@@ -261,6 +261,7 @@ def test_a_search_climbs_the_board() -> None:
         search.fit(cases[200:], truth[200:])
         best = board.standings()
     assert search.best_params_["C"] == 1.0
+    assert repr(scoring) == "BoardScorer(positive=True, by='search')"  # neither cases nor answers
     assert len(scoring.answers) == best.height + sum(answer.cached for answer in scoring.answers)
     assert set(best["by"]) == {"search"}
     assert search.best_score_ == pytest.approx(-best["cell_high"][0])
