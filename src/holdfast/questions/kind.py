@@ -114,7 +114,7 @@ class Kind(Generic[P, A]):
         for name in options:
             if name not in known:
                 near = [meant] if (meant := OPTIONS_OTHERWISE_CALLED.get(name)) in known else None
-                near = near or get_close_matches(name, known, n=1)
+                near = near or get_close_matches(name, known, n=1, cutoff=0.7)
                 listed = ", ".join(map(spell or str, known))
                 hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
                 raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
