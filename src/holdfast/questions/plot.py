@@ -34,6 +34,7 @@ ROW, TOP, BOTTOM, NOTE = 0.26, 0.34, 0.36, 0.2  # inches: one line, above and be
 WIDTH, LETTER = 4.6, 0.072  # inches: the axes, one letter of a label
 TITLE = 0.17  # inches: every further line of a title
 LONGEST_LABEL, LONGEST_TITLE = 60, 70
+SHARES = "between 0 and 1"  # a title
 DPI = 130
 
 
@@ -298,13 +299,18 @@ def plot(shown: Pictured | pl.DataFrame) -> Picture:
 
 
 def _of_lines(frame: pl.DataFrame) -> Picture:
-    """Draw a frame with a line for each interval; those of different scales in panels of their own."""
+    """Draw a frame with a line for each interval: questions between 0 and 1 on one axis, others by their kind."""
     rows = frame.rows(named=True)
     listed = [row.get("registered") is not None for row in rows]
     mixed = any(listed) and not all(listed)
+    asked = [row.get("seq", place) for place, row in enumerate(rows)]
+    beyond = {seq for seq, row in zip(asked, rows, strict=True) if row["low"] < 0 or row["high"] > 1}
+    titled: dict[str, list[dict[str, Any]]] = {SHARES: []}
+    for seq, row in zip(asked, rows, strict=True):
+        titled.setdefault(row.get("kind", "other numbers") if seq in beyond else SHARES, []).append(row)
     panels = []
-    for title, bounds in (("between 0 and 1", (0.0, 1.0)), ("other numbers", None)):
-        chosen = [row for row in rows if (row["low"] >= 0 and row["high"] <= 1) is (bounds is not None)]
+    for title, chosen in titled.items():
+        bounds = (0.0, 1.0) if title == SHARES else None
         lines = picture_lines([(_label(row), _estimate(row, "value", "low", "high")) for row in chosen])
         marked = [_marked(line, row, mixed) for line, row in zip(lines, chosen, strict=True)]
         panels.append(Panel(title, tuple(marked), bounds))

@@ -57,6 +57,22 @@ def test_digits_are_equal_and_ends_go_outwards() -> None:
     assert rounded_alike([]) == []
 
 
+def test_answers_of_a_history_share_an_axis_where_they_can() -> None:
+    ends = [(0.1, 0.2), (0.3, 0.4), (5.0, 7.0), (-1.0, 2.0), (1e8, 2e8)]
+    history = pl.DataFrame(
+        {
+            "seq": [1, 2, 2, 3, 4],  # the second asks about two groups; one of them could be a share
+            "question": ["share of x", *["mean of y by z"] * 2, "mean of y", "total of y"],
+            "category": [None, "a", "b", None, None],
+            "kind": [*["mean"] * 4, "total"],
+            "value": [0.15, 0.35, 6.0, 0.5, 1.5e8],
+            "low": [low for low, _ in ends],
+            "high": [high for _, high in ends],
+        }
+    )
+    assert [bars for bars, _, _ in drawn(hf.plot(history))] == [ends[:1], ends[1:4], ends[4:]]
+
+
 def test_frames_are_drawn(tmp_path: Path) -> None:
     history = pl.DataFrame(
         {
