@@ -205,6 +205,7 @@ def curious(
             yield session.mean("y", within=(0, 2), slices=[0.25, 1], where="b"), (0.5 + 0.6 + 0.45 + 0.2) / 8
             yield session.mean("e", within=(0, 40), slices="auto"), 1 - exp(-40)
             yield session.mean("u", within=(0, 4), slices="auto", where="b"), 0.5
+            yield session.difference("y", "s = 'a'", "g = 2", within=(0, 1), slices=[0.5]), -2 / 8
             sliced = session.mean("y", within=(0, 1), by="s", groups=["d", "a"], slices=[0.5])
             yield from zip(sliced.values(), (4 / 8, 1 / 8), strict=True)
         histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])

@@ -15,7 +15,7 @@ from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.from_python import BatchFunction, from_function, from_polars
-from holdfast.queries.groups import Between, Grouped
+from holdfast.queries.groups import Between, Grouped, InGroups
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin
 from holdfast.queries.measures import AtMost, Mean, Share, Sliced, Total
 from holdfast.queries.node import identifier, numbers_in, time_literal, with_article
@@ -219,9 +219,9 @@ def build_total(
 AUTO = "auto"  # instead of cuts: they are found out
 
 
-def build_slices(measure: Share | Mean | Grouped, slices: Sequence[float] | str) -> Sliced:
+def build_slices(measure: Share | Mean | InGroups, slices: Sequence[float] | str) -> Sliced:
     """Return the mean of a number, or that of each group, its range cut into slices at increasing points inside it."""
-    if not isinstance(measure.inner if isinstance(measure, Grouped) else measure, Mean):
+    if not isinstance(measure.inner if isinstance(measure, InGroups) else measure, Mean):
         raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
     if isinstance(slices, str):
         check.one_of("slices", slices, (AUTO, "none"))

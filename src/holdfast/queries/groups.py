@@ -35,6 +35,11 @@ class InGroups(Composed):
     def _deciding(self) -> tuple[Function, ...]:
         """The functions that decide the group of a row."""
 
+    @property
+    @abstractmethod
+    def each(self) -> "tuple[InGroups, ...]":
+        """Every group alone, for a pass of its own."""
+
     @abstractmethod
     def _facts(self) -> dict[str, Any]:
         """What identifies the groups."""
@@ -80,6 +85,11 @@ class Grouped(InGroups):
     inner: Share | Mean
     keys: tuple[RowFunction, ...]
     groups: tuple[tuple[Category, ...], ...]
+
+    @property
+    def each(self) -> "tuple[Grouped, ...]":
+        """Every group alone, for a pass of its own."""
+        return self.in_passes(len(self.groups))
 
     def in_passes(self, passes: int) -> "tuple[Grouped, ...]":
         """Return this question once for each pass, with the groups divided about evenly among the passes."""

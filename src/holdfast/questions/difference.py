@@ -4,7 +4,7 @@ Two groups are asked in one pass or, where draws with five outcomes would be too
 price.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Annotated, Any
@@ -13,16 +13,16 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.ledger import Cost
-from holdfast.queries.build import QueryLike, build_difference, build_mean
+from holdfast.queries.build import QueryLike, build_difference, build_mean, build_slices
 from holdfast.queries.measures import Quadratic, Share, about
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, Record
 from holdfast.questions.estimate import LONG, Estimate, Interval, outward, width, write_far
 from holdfast.questions.imagined import Imagined, about_margin
 from holdfast.questions.kind import kind_of
-from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
+from holdfast.questions.options import About, Query, RowsPerQuery, Slices, Text, Where, Within
 from holdfast.questions.question import NOT_KNOWN, SHOWN_SHARES, Context, Drawing, Question, Result, written_shares
-from holdfast.questions.stages import DrawnStages, PlannedStages
+from holdfast.questions.stages import DrawnStages, PlannedStages, Report, cut, in_slices, narrower_cut
 
 GAP = QuadraticForm(x=1.0, y=-1.0)
 APART = (0.01, 0.1)  # how much two values differ, for which a price says what to expect
@@ -115,6 +115,7 @@ def difference(
     minus: Annotated[QueryLike | None, _MINUS] = None,
     within: Within = None,
     where: Where = None,
+    slices: Slices = None,
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
     """Return how much more often `query` is true in one group than in another, or by how much its mean is larger.
@@ -133,6 +134,9 @@ def difference(
         The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count.
+    slices
+        Where to cut the range of a number, as for a mean: "auto" finds out where. Each group has draws of its own, for
+        the same price; the interval is narrower for large groups if most values lie in a small part of the range.
     rows_per_query
         Rows this one answer reads.
 
@@ -147,11 +151,16 @@ def difference(
             name="group",
         )
     if group is None:
+        if cut(slices):
+            raise InvalidArgument("slices must be left out with minus: both values are of one row.", name="slices")
         return _paired(context, query, minus or "", within, where, rows_per_query)
     built = build_difference(query, context.schema, group=group, other=other, within=within, where=where)
-    draws = context.draws(built, rows_per_query)
     check.scale("within", 2 * (built.bounds[1] - built.bounds[0]))
     span = width(built.bounds)
+    if cut(slices):
+        sliced = build_slices(built, slices)
+        return in_slices(DIFFERENCE.name, context, sliced, context.draws(sliced, rows_per_query), _of_two(span))
+    draws = context.draws(built, rows_per_query)
 
     passes = (built,) if context.answering.difference_passes == 1 else built.each
 
@@ -165,7 +174,9 @@ def difference(
         )
         return _result(values[0] - values[1], gap, span) | {"first": first, "second": second}
 
-    return context.question(DIFFERENCE.name, built, draws, run, passes=passes)
+    return context.question(
+        DIFFERENCE.name, built, draws, run, passes=passes, remarks=lambda: (narrower_cut(context, built.inner, draws),)
+    )
 
 
 def _paired(
@@ -224,6 +235,18 @@ def _paired(
     planned = PlannedStages(pair.measures, draws, covered)
     planned.certain(GAP, planned.count(OF_PAIRS))
     return planned.question(context, DIFFERENCE.name, f"difference of {first.text} less {about(second)}", run, hint)
+
+
+def _of_two(span: float) -> Report:
+    """Return the difference of two means whose intervals hold at once: from end to end."""
+
+    def report(found: Sequence[Estimate], shares: Sequence[Interval]) -> Result:
+        first, second = found
+        gap = outward(((first.low - second.high) / span, (first.high - second.low) / span))
+        difference = _result((first.guess - second.guess) / span, gap, span)
+        return difference | {"first": first.to_json(), "second": second.to_json()}
+
+    return report
 
 
 def _result(value: float, gap: Interval, span: float) -> Result:

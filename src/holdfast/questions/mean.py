@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Protocol, TypeGuard, TypeVar, overload
+from typing import Annotated, Any, Protocol, TypeVar, overload
 
 import polars as pl
 
@@ -47,16 +47,16 @@ from holdfast.questions.options import (
     LargestWeight,
     Margin,
     Query,
-    RealsOrWord,
     RowsPerQuery,
     RowsPerUnit,
+    Slices,
     Until,
     Weight,
     Where,
     Within,
 )
 from holdfast.questions.question import MOST_REMEMBERED, Context, Drawing, Forecast, Question, Result
-from holdfast.questions.stages import NONE, in_slices, look_until, worthwhile
+from holdfast.questions.stages import cut, in_slices, look_until, narrower_cut, worthwhile
 from holdfast.schema import Category
 
 
@@ -211,7 +211,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     def forecast(_: Answered) -> Forecast:
         saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-        narrower = _slices_hint(context, grouped.inner, draws)
+        narrower = narrower_cut(context, grouped.inner, draws)
         return Forecast(
             widths=context.group_widths(parts[0], draws, cost), remarks=(saved if count > 1 else None, narrower)
         )
@@ -255,11 +255,6 @@ def _result(grouped: Grouped, found: Sequence[Estimate], shares: Sequence[Interv
     return result_of([key.text for key in grouped.keys], grouped.groups, found, shares, grouped.bounds)
 
 
-_CUTS = (
-    "Where to cut the range of a number, for a narrower mean at the same price; auto finds where, none makes no cut."
-)
-
-
 def mean(
     context: Context,
     query: Query,
@@ -277,9 +272,7 @@ def mean(
             "The values of `by` to answer for; by default, the declared ones. For two columns: A, X; B, Y.",
         ),
     ] = None,
-    slices: Annotated[
-        Sequence[float] | str | None, About(RealsOrWord(None, "0, 60, 240", ("auto", "none")), _CUTS)
-    ] = None,
+    slices: Slices = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
     until: Until = None,
@@ -330,7 +323,7 @@ def mean(
         context = context.by(mechanism)
     if until is not None and (by, margin, rows_per_query) != (None, None, None):
         raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
-    cuts = slices if _cuts(slices) else None
+    cuts = slices if cut(slices) else None
     if by is not None:
         kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit}
         _leave_out("by", margin=margin, **kept)
@@ -355,20 +348,8 @@ def mean(
     if usual and _of_all_rows(plain) and worthwhile(context, draws):
         return _in_slices(context, plain, AUTO, rows_per_query)
     if usual:
-        return context.question(MEAN.name, plain, draws, remarks=lambda: (_slices_hint(context, plain, draws),))
+        return context.question(MEAN.name, plain, draws, remarks=lambda: (narrower_cut(context, plain, draws),))
     return context.question(MEAN.name, built, draws, requested=margin)
-
-
-def _cuts(slices: Sequence[float] | str | None) -> TypeGuard[Sequence[float] | str]:
-    """Whether the caller wants the range to be cut."""
-    return slices is not None and not (isinstance(slices, str) and slices == NONE)
-
-
-def _slices_hint(context: Context, measure: Share | Mean, draws: int) -> str | None:
-    """Return the remark that large groups would be narrower in slices, where they may be."""
-    if isinstance(measure, Mean) and worthwhile(context, draws):
-        return f"with slices {AUTO}, large groups would be narrower at the same price"
-    return None
 
 
 def _leave_out(beside: str, **options: object) -> None:

@@ -311,6 +311,14 @@ Until = Annotated[
     float | None,
     About(Real(0.0, None, "0.01"), "Look again, with twice the draws each time, until the margin is this small."),
 ]
+Slices = Annotated[
+    Sequence[float] | str | None,
+    About(
+        RealsOrWord(None, "0, 60, 240", ("auto", "none")),
+        "Where to cut the range of a number, for a narrower mean at the same price; auto finds where, none makes no"
+        " cut.",
+    ),
+]
 RowsPerUnit = Annotated[
     int | None,
     About(Whole(1, "50"), "For data with units: the most rows of one; then every row counts equally, not every unit."),

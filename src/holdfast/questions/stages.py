@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf, log2
+from typing import TypeGuard
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
@@ -33,8 +34,9 @@ from holdfast.guarantees.mathematics.moments import QuadraticForm, central
 from holdfast.guarantees.mathematics.shares import look_share
 from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.ledger import Answered, Cost
-from holdfast.queries.groups import Grouped
-from holdfast.queries.measures import Mean, Quadratic, Sliced
+from holdfast.queries.build import AUTO
+from holdfast.queries.groups import Between, InGroups
+from holdfast.queries.measures import Mean, Quadratic, Share, Sliced
 from holdfast.queries.query import Composed, Query
 from holdfast.questions.estimate import Estimate, Interval, times
 from holdfast.questions.imagined import Imagined
@@ -361,6 +363,11 @@ ENOUGH = 4_000  # draws from which on a mean is cut unasked: with fewer, cuts ha
 Report = Callable[[Sequence[Estimate], Sequence[Interval]], Result]  # of each part its estimate, its share of the rows
 
 
+def cut(slices: Sequence[float] | str | None) -> TypeGuard[Sequence[float] | str]:
+    """Whether the caller wants the range to be cut."""
+    return slices is not None and not (isinstance(slices, str) and slices == NONE)
+
+
 def worthwhile(context: Context, draws: int) -> bool:
     """Whether a mean of all rows from this many `draws` is cut unasked.
 
@@ -369,6 +376,13 @@ def worthwhile(context: Context, draws: int) -> bool:
     """
     most = max(draws, context.guarantee.rows_at(0))
     return context.mechanism is None and context.answering.covers_slices and draws >= LEAST and most >= ENOUGH
+
+
+def narrower_cut(context: Context, measure: Share | Mean, draws: int) -> str | None:
+    """Return the remark that large groups would be narrower in slices, where they may be."""
+    if isinstance(measure, Mean) and worthwhile(context, draws):
+        return f"with slices {AUTO}, large groups would be narrower at the same price"
+    return None
 
 
 def in_slices(
@@ -388,7 +402,7 @@ def in_slices(
     kind, context, draws
         The kind of the question, and how many draws an ordinary answer has.
     sliced
-        The mean, or that of each group, and its cuts; without any, they are found out first.
+        The mean, that of each group, or the difference of two, and its cuts; without any, they are found out first.
     report
         Returns the result, from what was found of all rows or of each group.
     size
@@ -404,7 +418,7 @@ def in_slices(
             name="slices",
         )
     measure = sliced.measure
-    parts: tuple[Composed, ...] = measure.in_passes(len(measure.groups)) if isinstance(measure, Grouped) else (measure,)
+    parts: tuple[Composed, ...] = measure.each if isinstance(measure, InGroups) else (measure,)
     bounds = times(size, measure.bounds)
 
     def estimate(part: Composed, drawing: Drawing) -> tuple[Estimate, Interval]:
@@ -423,11 +437,11 @@ def in_slices(
 
         def margin(share: float) -> float:
             part = measure
-            if isinstance(measure, Grouped):  # which condition a group has does not matter
+            if isinstance(measure, InGroups):  # which condition a group has does not matter
                 part = Mean(measure.inner.value, measure.bounds, measure.inner.value)
             imagined = Imagined.zeros_and_ones(part, context.certifying(cost), share)
             found, _ = estimate(part, imagined)
-            return (found.high - found.low) / 2
+            return (found.high - found.low) / (1 if isinstance(measure, Between) else 2)  # a difference has two errors
 
         remarks = (if_complete(measure),)
         if not planned.some_left_out:

@@ -168,7 +168,7 @@ def test_options_a_kind_does_not_have_are_refused_with_a_hint(context: Context, 
             ask({"nonsense": 1})
     with pytest.raises(InvalidArgument, match="Did you mean 'within'"):
         KINDS["mean"].question(context, "x", whitin=(0, 1))
-    with pytest.raises(InvalidArgument, match="minimize has no option 'target'. It has: "):  # not average
+    with pytest.raises(InvalidArgument, match=r"minimize has no option 'target'\. It has: "):  # not average
         KINDS["minimize"].question(context, "x", target="y")
     with pytest.raises(InvalidArgument, match=r"quantile needs 'q', such as 0\.9\.$"):
         KINDS["quantile"].question(context, "x")

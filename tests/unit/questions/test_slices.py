@@ -139,3 +139,26 @@ def test_a_mean_that_was_cut_is_free_when_ordinary_answers_read_fewer_rows_than_
             again = session.ask("x", kind, within=(0, 1), **options)
             assert (again.cached, again.interval) == (True, first.interval)
         assert session.ledger.spent == spent
+
+
+def test_a_difference_of_large_groups_is_narrower_in_slices() -> None:
+    rng = np.random.default_rng(3)
+    first = rng.random(ROWS) < 0.5
+    data = {"x": np.where(first, 20.0, 10.0) + rng.exponential(10.0, ROWS), "first": first}
+    with Session(data, queries=100, seed=1, bounds={"x": (0, 1_000)}) as session:
+        about = {"group": "first", "other": "NOT first"}
+        price = session.price("x", "difference", **about, slices="auto")
+        cut, uncut = (session.difference("x", **about, slices=slices) for slices in ("auto", "none"))
+        assert cut.cost == uncut.cost == price.answers == 4
+        assert cut.low <= 10.0 <= cut.high
+        assert cut.margin < 0.8 * uncut.margin
+        assert "with slices auto" in str(session.price("x + 1", "difference", **about))
+        assert cut.first is not None
+        assert cut.second is not None
+        ends = cut.first.low - cut.second.high, cut.first.high - cut.second.low  # both hold, so this holds
+        assert (cut.low, cut.high) == pytest.approx(ends, abs=1e-9)
+        assert cut.low <= ends[0] <= ends[1] <= cut.high
+        with pytest.raises(hf.InvalidArgument, match="slices must be left out with minus"):
+            session.difference("x", minus="x - 1", slices="auto")
+        with pytest.raises(hf.InvalidArgument, match="slices are for the mean of a number"):
+            session.difference("x > 15", "first", slices="auto")

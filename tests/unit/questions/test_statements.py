@@ -54,6 +54,7 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("s", "histogram", {"categories": ["a", "b"], "where": "b"}),
     ("gaps", "quantile", {"q": 0.5}),
     ("x", "difference", {"group": "b", "other": "NOT b"}),
+    ("gaps", "difference", {"group": "b", "other": "NOT b", "slices": "auto"}),
     ("x", "difference", {"minus": "gaps"}),
 ]
 
