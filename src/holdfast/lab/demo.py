@@ -45,6 +45,7 @@ _BLOCK = 1 << 16  # rows per block
 _WEIGHT_GRID = float(2**30)  # weights are integers, so that a vote does not depend on the order of summation
 
 CHART_HEIGHT, CHART_GAP = 15, 3
+CHART_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1)  # of lines: shares that are round in percent, so 50% has a line
 CHART_LABEL = 7  # characters before the first column: a share, such as " 50.0% "
 
 
@@ -464,21 +465,21 @@ def _leanings(part: pl.DataFrame, signals: int) -> NDArray[np.float64]:
 def chart(discovery: Discovery) -> str:
     """Draw with characters: ● what plain means claim, ┃ holdfast's interval, ─ the population's share."""
     looks = [*discovery.holdfast, *discovery.naive]
-    bottom, top = min(look.low for look in looks), max(look.high for look in looks)
+    low, high = min(look.low for look in looks), max(look.high for look in looks)
+    step = next(one for one in CHART_STEPS if high - low <= CHART_HEIGHT * one)
 
     def line(share: float) -> int:
-        return round((CHART_HEIGHT - 1) * (top - share) / (top - bottom))
+        return round(share / step)
 
     columns = []
     for ours, naive in zip(discovery.holdfast, discovery.naive, strict=True):
-        column = dict.fromkeys(range(line(ours.high), line(ours.low) + 1), "┃")
+        column = dict.fromkeys(range(line(ours.low), line(ours.high) + 1), "┃")
         column[line(naive.value)] = "●"
         columns.append(column)
     lines = []
-    for height in range(CHART_HEIGHT):
+    for height in range(line(high), line(low) - 1, -1):
         at_truth = height == line(POPULATION_SHARE)
-        share = POPULATION_SHARE if at_truth else top - (top - bottom) * height / (CHART_HEIGHT - 1)
-        label = f"{100 * share:5.1f}% " if height % 2 == 0 or at_truth else ""
+        label = f"{100 * step * height:5.1f}% " if height % 2 == 0 or at_truth else ""
         background = "─" if at_truth else " "
         marks = (CHART_GAP * background).join(column.get(height, background) for column in columns)
         lines.append(label.ljust(CHART_LABEL) + marks.rstrip())
