@@ -142,6 +142,7 @@ class Budget:
         return "".join(shown)
 
 
+_RARE = {"check": "wrong", "submit": "better"}  # what makes later intervals much wider
 _WHOSE = {  # whose width is shown
     None: "an answer is within",
     "check": "a check, beyond the margin of its guess",
@@ -157,7 +158,7 @@ def later(more: int, asks: str | None) -> str:
     """
     if not more:
         return "now"
-    rare = "" if asks is None else f"{'wrong' if asks == 'check' else 'better'} in {ONE_IN * more:,} "
+    rare = "" if asks is None else f"{_RARE[asks]} in {ONE_IN * more:,} "
     return f"after {more:,} {rare}more"
 
 
