@@ -213,7 +213,7 @@ def build_total(
     if not isinstance(mean, Mean):
         raise InvalidArgument("A total is of numbers; count rows that meet a condition with `count`.", name="query")
     low, high = mean.bounds
-    return Total(mean.value, (min(0.0, low), max(0.0, high)), mean.where).complete()
+    return Total(mean.value, (min(0.0, low), max(0.0, high)), mean.where, mean.bounds).complete()
 
 
 AUTO = "auto"  # instead of cuts: they are found out

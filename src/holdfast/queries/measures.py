@@ -154,6 +154,8 @@ class Mean(Measure):
 class Total(Mean):
     """What a number adds to a sum: nothing for rows without a value, or outside `where`. Its bounds include 0."""
 
+    within: tuple[float, float] = (0.0, 1.0)  # the declared bounds, to which a value is clipped
+
     incomplete = None  # missing values count as 0 here
 
     @cached_property
@@ -161,13 +163,18 @@ class Total(Mean):
         """A mean over all rows."""
         return _MEAN
 
+    @cached_property
+    def text(self) -> str:
+        """The question in words."""
+        return Mean(self.value, self.within, self.where).text
+
     def _identity(self, value: str, where: str | None) -> str:
-        return encode_facts({"kind": "total", "within": self.bounds, "value": value, "where": where})
+        return encode_facts({"kind": "total", "within": self.within, "value": value, "where": where})
 
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; rows that do not count are put where 0 is."""
         low, high = self.bounds
-        numbers = np.nan_to_num(np.clip(floats(values), low, high), nan=0.0)
+        numbers = np.nan_to_num(np.clip(floats(values), *self.within), nan=0.0)
         if inside is not None:
             numbers *= inside
         return np.clip((numbers - low) / (high - low), 0.0, 1.0)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares
-from holdfast.queries.build import build_at_most, build_groups, build_histogram, build_mean
+from holdfast.queries.build import build_at_most, build_groups, build_histogram, build_mean, build_total
 from holdfast.queries.histogram import FEW_EDGES
 from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
@@ -44,6 +44,15 @@ def test_a_mean_is_clipped_and_rescaled():
     query = build_mean("x", SCHEMA, within=(-10, 10))
     assert (query.statistic, query.bounds) == (OneMean(), (-10.0, 10.0))
     assert values_of(query, x=[-INF, -11.0, -10.0, 0.0, 5.0, 10.0, 1e300, INF]) == [0, 0, 0, 0.5, 0.75, 1, 1, 1]
+
+
+def test_a_total_adds_numbers_that_are_clipped_and_nothing_for_rows_that_do_not_count():
+    query = build_total("y", SCHEMA, within=(1, 4), where="c")
+    assert (query.statistic, query.bounds) == (OneMean(), (0.0, 4.0))
+    assert query.text == "mean of y within [1, 4] where c"
+    answers = values_of(query, y=[-INF, 0.0, 2.0, INF, None, NAN, 2.0], c=[True] * 6 + [False])
+    assert answers == [0.25, 0.25, 0.5, 1, 0, 0, 0]
+    assert values_of(build_total("x", SCHEMA, within=(-4, -1)), x=[-9.0, 0.0]) == [0, 0.75]
 
 
 def test_a_mean_leaves_out_what_has_no_value():
