@@ -219,8 +219,6 @@ class FileWitness(Witness):
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         text = _record(self._content, seen)
-        if text is None:
-            return
         try:
             descriptor, slot = self._file or self._open()
             there = os.pread(descriptor, _SLOT, slot)
@@ -260,17 +258,17 @@ def _slots(text: bytes) -> Iterator[bytes]:
     return (text[start : start + _SLOT] for start in range(0, len(text), _SLOT))
 
 
-def _record(content: str, seen: Seen) -> bytes | None:
-    """Return the bytes of a slot: a checksum, the content, the tip, the address; None if they do not fit."""
+def _record(content: str, seen: Seen) -> bytes:
+    """Return the bytes of a slot: a checksum, the content, the tip, as much of the address as fits; and padding."""
     tip = seen.tip._replace(peaks="")  # of a long ledger they would not fit
     body = f"{content} {' '.join(map(str, tip))} {seen.address}".encode("utf-8", "surrogateescape")
-    text = _checksum(body) + b" " + body + b"\n"
-    return text.ljust(_SLOT) if len(text) <= _SLOT else None
+    body = body[: _SLOT - _CHECKSUM - 2]
+    return (_checksum(body) + b" " + body + b"\n").ljust(_SLOT)
 
 
 def _parse(slot: bytes) -> tuple[str | None, Seen | None]:
     """Read a slot; return (None, None) if it is empty or corrupted."""
-    checksum, _, body = slot.rstrip().partition(b" ")
+    checksum, _, body = slot.rstrip(b" ").removesuffix(b"\n").partition(b" ")  # an address may end in white space
     if not body or checksum != _checksum(body):
         return None, None
     content, *rest = body.decode("utf-8", "surrogateescape").split(" ", len(Tip._fields) + 1)

@@ -477,6 +477,26 @@ def test_a_slot_that_is_spoiled_moves_nobody_out_of_theirs(tmp_path: Path) -> No
     assert again.newest() == again.others() == newest
 
 
+@pytest.mark.parametrize("address", ["here ", "here\n", " \n ", "x" * 5_000, "é" * 5_000, "\udcff" * 5_000])
+def test_a_witness_remembers_ledgers_whatever_their_address(tmp_path: Path, address: str) -> None:
+    seen = Seen(address, Tip(3, "h", 1, 1, "", 8, 9, 10))
+    FileWitness(tmp_path / "w", "c").remember(seen)
+    found = FileWitness(tmp_path / "w", "c").newest()
+    assert found is not None
+    assert found.tip == seen.tip
+    assert (tmp_path / "w").stat().st_size == _SLOT
+    assert found.address == address or len(address) > _SLOT / 2
+
+
+def test_a_ledger_whose_name_ends_in_a_space_has_a_witness(path: Path) -> None:
+    spent = f"{path}.ledger "
+    with hf.Session(path, queries=20, ledger=spent) as session:
+        session.mean("x > 0")
+    another_process()
+    with pytest.raises(InvalidArgument, match="have a ledger already"):
+        hf.Session(path, queries=20)
+
+
 def test_two_contents_that_choose_one_free_slot_both_find_one(tmp_path: Path) -> None:
     file = tmp_path / "w"
     one, other = FileWitness(file, "one"), FileWitness(file, "other")
