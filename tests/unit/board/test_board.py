@@ -95,6 +95,16 @@ def test_every_answer_says_what_its_interval_is_about(about: str) -> None:
     assert (answer.interval == pytest.approx(answer.cell, abs=1e-9)) == (about == "rows")
 
 
+@pytest.mark.parametrize("wrong", range(1, 10))
+def test_an_exact_interval_holds_a_score_at_the_end_of_its_cell(wrong: int) -> None:
+    labels = {"id": list(range(20)), "label": [True] * 20}
+    said = [float(place >= wrong) for place in range(20)]
+    with hf.Board(labels, metric="brier", about="rows", step=0.01) as board:
+        answer = board.submit({"id": labels["id"], "prediction": said})
+    assert answer.low < wrong / 20 <= answer.high
+    assert answer.high - answer.low < 0.01 + 1e-12
+
+
 def test_the_same_predictions_again_are_free_in_any_order_and_form(tmp_path: Path) -> None:
     table = pl.DataFrame(predictions(5))
     with small() as board:
