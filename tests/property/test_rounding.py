@@ -19,6 +19,7 @@ from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.estimate import Estimate, interval_bar, times, write_end, write_estimate
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
+from holdfast.questions.submit import SubmitAnswer
 from holdfast.service import charts
 from holdfast.session.planning import plan
 
@@ -138,6 +139,20 @@ def test_no_confidence_is_rounded_to_certainty(confidence: float) -> None:
     plan = PlanRequest(queries=5, margin=None, confidence=confidence, guarantee="best", mechanism="best").make(100_000)
     assert "100%" not in plan.sentence
     assert f"{100 * confidence:.12g}%" in plan.sentence
+
+
+@SOME
+@given(ends, st.booleans(), st.booleans())
+def test_the_text_of_a_cell_holds_it(end: Any, improved: bool, higher: bool) -> None:
+    _, low, high = estimate_of(end)
+    answer = SubmitAnswer(improved, low, high, (low, high), "loss", higher, "rows", None, RECORD)
+    found = [float(one) for one in re.findall(NUMBER, dict(answer.details())["on the sealed rows"])]
+    rounding = 1e-12 * max(abs(low), abs(high))
+    if improved or not higher:
+        assert found[0] <= low + rounding
+    if improved or higher:
+        assert found[-1] >= high - rounding
+    assert len(found) == 1 + improved
 
 
 @SOME

@@ -17,7 +17,7 @@ from holdfast.ledger import Answered, Cost
 from holdfast.queries.submission import Metric, Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.answer import AnyAnswer, Record, estimate_html
-from holdfast.questions.estimate import Estimate, Interval
+from holdfast.questions.estimate import Estimate, Interval, write_end
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table, require_listed
@@ -118,11 +118,11 @@ class SubmitAnswer(AnyAnswer):
 
     def details(self) -> list[tuple[str, str]]:
         """Where the score is, and what the interval is about."""
-        first, last = self.cell
-        where = f"no better than {last if self.higher else first:.6g}"
-        if self.improved:
-            digits = max(len(f"{end:.6g}".partition(".")[2]) for end in self.cell)
-            where = f"{first:.{digits}f} to {last:.{digits}f}"
+        # Ends of most cells are short decimals, give or take a few roundings: only longer ones are rounded outward.
+        first, last = (
+            write_end(float(f"{end:.12g}"), 6, up=up) for end, up in zip(self.cell, (False, True), strict=True)
+        )
+        where = f"{first} to {last}" if self.improved else f"no better than {last if self.higher else first}"
         shown = [("on the sealed rows", where)]
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
