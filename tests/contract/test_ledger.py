@@ -336,6 +336,25 @@ def test_entries_come_in_order_and_in_part(opened, monkeypatch):
             ledger.entries(start=0)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_who_writes_while_a_ledger_is_verified_does_no_damage(opened, monkeypatch, count):
+    monkeypatch.setattr("holdfast.ledger.verify.READ_CHUNK", 3)
+    with opened(terms()) as ledger:
+        for i in range(count):
+            commit(ledger, f"k{i}")
+        read, written = ledger._store.read, []
+
+        def read_before_others_write(start, limit):
+            rows = read(start, limit)
+            if len(rows) < limit and len(written) < 8:
+                written.append(commit(ledger, f"meanwhile {len(written)}"))
+            return rows
+
+        monkeypatch.setattr(ledger._store, "read", read_before_others_write)
+        assert ledger.verify() == ledger.head
+        assert ledger.head.seq == count + 8 == written[-1].seq
+
+
 def test_a_receipt_convinces_a_third_party(opened):
     with opened(terms()) as ledger:
         entries = [commit(ledger, f"k{i}") for i in range(5)]
