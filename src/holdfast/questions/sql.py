@@ -290,8 +290,13 @@ def _count_if(item: Item, condition: str | None, schema: Schema) -> Question:
 def _sum(item: Item, condition: str | None, schema: Schema) -> Question:
     """Ask for the mean of what each row adds: 0 if it does not count or has no value."""
     (value,) = _texts(item, 1)
-    if _ranged(item, value, schema).type is Type.BOOL:
+    checked = _ranged(item, value, schema)
+    if checked.type is Type.BOOL:
         return _count_if(item, condition, schema)
+    low, high = checked.range or (0.0, 0.0)
+    if low > 0 or high < 0:  # clipped here, since the range of what is added goes on to 0
+        beyond, end = ("<", low) if low > 0 else (">", high)
+        value = f"CASE WHEN {_bracketed(value)} {beyond} {end!r} THEN {end!r} ELSE {_bracketed(value)} END"
     added = value if condition is None else _if(condition, value)
     return {"kind": "mean", "query": f"COALESCE({_bracketed(added)}, 0)"}
 

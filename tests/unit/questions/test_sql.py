@@ -336,6 +336,20 @@ def test_counts_are_whole_numbers_and_no_count_is_below_zero(session: hf.Session
     assert line[1] <= ROWS.height * share.low <= ROWS.height * share.high <= line[2]
 
 
+@pytest.mark.parametrize(("bounds", "added"), [((5, 50), 5.0), ((-50, -5), -5.0), ((-5, 5), 2.0)])
+def test_a_sum_adds_numbers_that_are_clipped_to_their_bounds_and_nothing_for_others(
+    bounds: tuple[float, float], added: float
+) -> None:
+    rows = {"x": [2.0, None] * 10_000, "c": [True, True, False, False] * 5_000}
+    with hf.Session(rows, queries=20, bounds={"x": bounds}) as session:
+        for where, count in (("", 10_000), (" WHERE c", 5_000)):
+            ((value, low, high),) = session.sql(f"SELECT SUM(x) AS s FROM data{where}").rows()
+            assert low <= count * added <= high, value
+            assert high - low < 20_000 * 10
+            total = session.total("x", where="c" if where else None)
+            assert total.low <= count * added <= total.high
+
+
 def test_an_aggregate_without_a_value_in_any_group_is_a_column_of_numbers(session: hf.Session) -> None:
     frame = session.sql("SELECT carrier, AVG(delay) AS d FROM flights WHERE delay > 900 GROUP BY carrier")
     assert frame["d"].to_list() == [None] * 3
