@@ -34,6 +34,7 @@ from holdfast.session.parts import write_private_rows
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 
+LARGEST_ID = 2**63 - 1
 ANSWERS = 80  # planned for the rows set aside: enough for twenty submissions; after that, margins widen
 
 
@@ -64,6 +65,8 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
     ids = sealed[id]
     if not (ids.dtype.is_integer() or ids.dtype == pl.String):
         raise InvalidArgument(f"id must be a column of text or whole numbers; {id!r} is {ids.dtype}.", name="id")
+    if ids.dtype == pl.UInt64 and (ids > LARGEST_ID).any():
+        raise InvalidArgument(f"id must be at most 2^63 - 1; some of {id!r} are larger. Write them as text.", name="id")
     _check_whole(sealed, ids)
     if (sealed.height if unit is None else sealed[unit].n_unique()) < 2:
         raise InvalidArgument(f"labels must have at least two {'rows' if unit is None else 'units'}.", name="labels")

@@ -249,6 +249,12 @@ def test_labels_must_be_complete_and_named_once(table: Table) -> None:
         hf.Board(table)
 
 
+def test_ids_must_be_numbers_that_the_board_can_hold() -> None:
+    ids = pl.Series("id", [2**63 - 1, 2**63, 2**63 + 1], dtype=pl.UInt64)
+    with pytest.raises(hf.InvalidArgument, match="id must be at most"):
+        hf.Board(pl.DataFrame({"id": ids, "label": ["x", "y", "z"]}))
+
+
 def test_a_board_answers_submissions_only_and_only_a_board_does() -> None:
     with small() as board, pytest.raises(hf.NotCovered, match="This is a board"):
         board.session.mean("label = 'a'")
