@@ -172,7 +172,7 @@ class Between(InGroups):
     @cached_property
     def text(self) -> str:
         """The question in words."""
-        other = f"not {self.first.text}" if self.second is None else self.second.text
+        other = "all other rows" if self.second is None else self.second.text
         return f"difference in {self.inner.text} between {self.first.text} and {other}"
 
     @property

@@ -103,6 +103,14 @@ def test_every_row_counts_in_its_group(
                 assert abs(ones - sums[place] / ROWS) <= 6 * np.sqrt(0.25 / 200_000)
 
 
+def test_a_difference_to_the_rest_says_that_rows_of_which_it_is_unknown_are_among_it() -> None:
+    rest = build("x", group="t = 'u'", other=None, within=(0, 1))
+    stated = build("x", group="t = 'u'", other="NOT t = 'u'", within=(0, 1))
+    assert rest.text.endswith("between t = 'u' and all other rows")
+    assert stated.text.endswith("between t = 'u' and NOT (t = 'u')")
+    assert rest.identity != stated.identity
+
+
 def test_a_row_in_both_groups_of_a_difference_counts_in_neither(sources: list[RowSource]) -> None:
     frame = table()
     first, second = pl.col("x") > 0.5, pl.col("b")
