@@ -342,7 +342,7 @@ def verify_store(store: Store, published: str | None = None) -> Verification:
     A row and the tip that includes it are written together, so a tip read after the rows is never behind them. If it is
     ahead, because somebody wrote meanwhile, the rows up to it must exist by then, and are read next.
     """
-    verification, told = Verification(store.location, published), -1  # of this entry the tip told before the last read
+    verification, expected = Verification(store.location, published), -1  # the tip's entry before the last read
     while True:
         rows = store.read(verification.tip.seq + 1, READ_CHUNK)
         verification.check_rows(rows)
@@ -355,9 +355,9 @@ def verify_store(store: Store, published: str | None = None) -> Verification:
                 "Restore the ledger.",
                 location=store.location,
             )
-        if tip.seq <= verification.tip.seq or verification.tip.seq < told:
+        if tip.seq <= verification.tip.seq or verification.tip.seq < expected:
             break
-        told = tip.seq
+        expected = tip.seq
     verification.check_tip(tip)
     if not verification.found:
         reason = ": entries were dropped or rewritten since."
