@@ -177,7 +177,7 @@ def test_open_declares_types_and_complete_columns_once_for_all_commands(tmp_path
     code, refused = refuse(tmp_path, "open", "t.csv")
     assert code == 7
     assert refused["error"].startswith("t.csv, row 20,001: the value of 'a' is not of type integer")
-    assert refused["error"].endswith("holdfast open t.csv --types 'a=text'.")
+    assert refused["error"].endswith("holdfast open t.csv --types a=text.")
     declared = document(tmp_path, "open", "t.csv", "--types", "a=text", "--complete", "a")
     assert [(each["type"], each["nullable"]) for each in declared["columns"]] == [("text", False), ("integer", True)]
     assert document(tmp_path, "open", "t.csv") == declared

@@ -17,6 +17,7 @@ import pytest
 import holdfast as hf
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans import inference
 from holdfast.rows.source import RowSource
 from holdfast.schema import Column, Schema, Type
 
@@ -56,8 +57,10 @@ def declared(frame: pl.DataFrame, scratch: Path) -> RowSource:
 
 
 def inferred(frame: pl.DataFrame, scratch: Path) -> RowSource:
-    """The same without a declaration: the types are facts about the sample, as docs/explanation/guarantees.md says."""
-    return open_rows(halves(frame, scratch))
+    """The mutant: without a declaration, the types are facts about the sample, and nobody is asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "is_clear", lambda *args, **options: True)
+        return open_rows(halves(frame, scratch))
 
 
 def halves(frame: pl.DataFrame, scratch: Path) -> Path:
@@ -97,3 +100,9 @@ def test_the_schema_tells_nothing_about_the_sample(source: object, tmp_path: Pat
 @pytest.mark.parametrize("source", [observed, inferred])
 def test_an_observed_schema_is_caught(source: object, tmp_path: Path, seed: int) -> None:
     assert failures(source, tmp_path, seed) > MOST_FAILURES
+
+
+def test_types_that_are_facts_about_the_sample_are_not_inferred(tmp_path: Path, seed: int) -> None:
+    path = halves(sample(seed), tmp_path)
+    with pytest.raises(hf.RowSourceError, match="may be a matter of chance"):
+        open_rows(path)

@@ -44,7 +44,7 @@ def open(
     folder: Annotated[str | None, Flag(help="Where to put the folder of columns.")] = None,
     complete: Complete = None,
     types: Annotated[
-        str | None, Flag(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
+        str | None, Flag(metavar="A=number,B=text", help="Types of columns of a CSV or JSON lines file; remembered.")
     ] = None,
     unit: Unit = None,
     separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';' or tab.")] = None,

@@ -221,6 +221,12 @@ def _into_folder(call: re.Match[str]) -> str:
     return f"holdfast open {shlex.quote(ast.literal_eval(call[1]))} --folder {shlex.quote(call[2])}"
 
 
+def _types(given: re.Match[str]) -> str:
+    written = ",".join(f"{name}={type_}" for name, type_ in ast.literal_eval(given[2]).items())
+    lead = "" if given[1] is None else f"Declare it{given[1]}: "
+    return f"{lead}holdfast open DATA --types {shlex.quote(written)}"
+
+
 _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml),
     (r"\bWrite rows=(\d+)", r"Write --rows \1"),
@@ -236,7 +242,7 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bencoding='([\w-]+)'", r"holdfast open DATA --encoding \1"),
     (r"say so when opening: holdfast", "say so: holdfast"),
     (r"say so when opening: null_values=\[(.*)\]", _null_values),
-    (r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open DATA --types '\1=\2'"),
+    (r"\b(?:Declare it when opening(.*): )?types=(\{'[^{}]*': '\w+'\})", _types),
     (
         r"^'([^']*)' is text; (.*) compares numbers\.( Numbers .* AS DOUBLE\)\.)$",
         r"'\1' is text; \2 compares numbers.\3 If it should be numbers, this shows which value of a CSV file is not:"

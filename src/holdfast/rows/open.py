@@ -78,8 +78,9 @@ def open_rows(
         column that does have missing values is refused, which reveals something about the sample, so declare only what
         you know.
     types
-        The types of columns of a CSV file: "boolean", "integer", "number", "text", "date" or "timestamp". By default,
-        the first 10,000 rows decide, and a later value that does not fit is refused.
+        The types of columns of a CSV or JSON lines file: "boolean", "integer", "number", "text", "date" or
+        "timestamp". By default, the first 10,000 rows decide; where a few values would, the file is refused, and so is
+        a later value that does not fit. JSON lines may leave out a column that is declared.
     separator, encoding, null_values, decimal
         How a CSV file is written: what separates values, for example ";"; its encoding, for example "latin-1"; texts
         that stand for missing values, in addition to the empty one; "," if numbers have decimal commas.

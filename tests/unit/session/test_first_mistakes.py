@@ -21,7 +21,7 @@ from holdfast.cli import main
 from holdfast.cli.output import spell
 from holdfast.guarantees import coins
 from holdfast.rows.columns import LocalTimes
-from holdfast.rows.scans.texts import NumbersAsText, UnclearDates
+from holdfast.rows.scans.inference import NumbersAsText, UnclearDates
 from holdfast.service.client import RemoteSession
 from plain_query import rows_of
 
@@ -107,7 +107,7 @@ def test_the_whole_way_of_a_refusal_is_there_for_those_who_want_it(
 
 def test_numbers_that_are_texts_because_of_a_word_for_missing_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "delays.csv"
-    path.write_text("delay,gate,code\n3.5,NA,x1\nNA,4,NA\n7,NA,x2\n")
+    path.write_text("delay,gate,code\n" + "3.5,NA,x1\nNA,4,NA\n7,NA,x2\n" * 100)
     with pytest.warns(NumbersAsText) as caught:
         hf.open(path)
     (warning,) = caught
@@ -119,6 +119,19 @@ def test_numbers_that_are_texts_because_of_a_word_for_missing_are_pointed_out(tm
     assert spell(str(warning.message), {}).endswith("say so: holdfast open DATA --null-values NA.")
     opened = hf.open(path, null_values=["NA"])
     assert [str(column.type) for column in opened.schema] == ["number", "integer", "text"]
+
+
+def test_a_few_words_for_missing_do_not_make_numbers_texts(tmp_path: Path) -> None:
+    path = tmp_path / "delays.csv"
+    path.write_text("delay,code\n" + "3.5,x1\n" * 300 + "NA,x2\n7,NA\n")
+    with pytest.raises(hf.RowSourceError) as refused:
+        hf.open(path)
+    assert str(refused.value) == (
+        f"{path}: because of 'NA', some numbers are not read as such in 'delay'. If values are missing there, say so"
+        " when opening: null_values=['NA']."
+    )
+    opened = hf.open(path, null_values=["NA"])
+    assert [str(column.type) for column in opened.schema] == ["number", "text"]
 
 
 def test_decimal_commas_are_pointed_out(tmp_path: Path) -> None:
@@ -138,17 +151,27 @@ def test_decimal_commas_are_pointed_out(tmp_path: Path) -> None:
         hf.open(path, decimal=",")
 
 
-def test_thousands_and_spaces_in_numbers_are_pointed_out(tmp_path: Path) -> None:
+def test_thousands_in_numbers_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "sales.csv"
-    path.write_text('sales, size,code\n"1,234", 5,"1,2"\n"1,234,567.5", 6,x\n90,7,"1,234"\n')
+    path.write_text('sales,code\n"1,234","1,2"\n"1,234,567.5",x\n90,"1,234"\n')
     with pytest.warns(NumbersAsText) as caught:
         hf.open(path)
     assert [str(each.message) for each in caught] == [
         f"{path}: because of their commas, numbers are read as text in 'sales'. If these separate thousands, remove"
-        " them from the file; if they are decimal commas, say so when opening: decimal=','.",
-        f"{path}: because of the spaces beside them, numbers are read as text in ' size'. Remove the spaces from the"
-        " file.",
+        " them from the file; if they are decimal commas, say so when opening: decimal=','."
     ]
+
+
+def test_spaces_in_numbers_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_text("sales, size\n5, 5\n6, 6\n")
+    with pytest.raises(hf.RowSourceError) as refused:
+        hf.open(path)
+    assert str(refused.value) == (
+        f"{path}: because of the spaces beside them, some numbers are not read as such in ' size'. Remove the spaces"
+        " from the file, or declare that these are numbers: types={' size': 'number'}."
+    )
+    assert str(hf.open(path, types={" size": "number"}).schema[" size"].type) == "number"
 
 
 def test_a_word_for_missing_far_down_is_named(tmp_path: Path) -> None:
@@ -188,7 +211,7 @@ def test_dates_that_could_be_others_are_no_dates(tmp_path: Path, text: str) -> N
         " which the year. Write them as 2024-12-31; if the day comes first, this is enough:"
         " types={'day': 'date'}."
     )
-    assert spell(str(warning.message), {}).endswith("this is enough: holdfast open DATA --types 'day=date'.")
+    assert spell(str(warning.message), {}).endswith("this is enough: holdfast open DATA --types day=date.")
 
 
 def test_timestamps_that_could_be_others_are_none(tmp_path: Path) -> None:
@@ -248,7 +271,7 @@ def test_what_is_noted_when_opening_is_said_before_a_refusal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "delays.csv"
-    path.write_text("delay\n3.5\nNA\n")
+    path.write_text("delay\n3.5\nNA\nNA\n")
     with pytest.raises(SystemExit):
         main(["ask", str(path), "delay > 3"])
     noted, *_, refused = capsys.readouterr().err.splitlines()
@@ -256,7 +279,7 @@ def test_what_is_noted_when_opening_is_said_before_a_refusal(
     assert refused.startswith("'delay' is text; > 3 compares numbers.")
 
 
-@pytest.mark.parametrize("texts", ["a\nb\nNA\n", "NA\nNA\n", "1\n2\n", "1\n2\nNA?\n"])
+@pytest.mark.parametrize("texts", ["a\nb\nNA\n", "NA\nNA\n", "1\n2\n", "1\n2\nNA?\nNA?\n"])
 def test_other_texts_are_texts(tmp_path: Path, texts: str) -> None:
     path = tmp_path / "texts.csv"
     path.write_text("x,y\n" + "".join(f"{text},1\n" for text in texts.split()))

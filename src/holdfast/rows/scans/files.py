@@ -11,10 +11,11 @@ import polars as pl
 
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.scans import scan
+from holdfast.rows.scans.inference import LOOK_AHEAD
 from holdfast.rows.scans.parquet import RowGroups, required_columns, row_groups
 from holdfast.rows.scans.pieces import Unbroken, in_pieces
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, skipping, state_of
-from holdfast.rows.scans.texts import LOOK_AHEAD, CsvFiles, Dialect, JsonLines
+from holdfast.rows.scans.texts import CsvFiles, Dialect, JsonLines
 from holdfast.schema import Type
 
 EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split
@@ -48,9 +49,10 @@ class FileScan(LazyScan):
         self.path = root or (files[0] if len(files) == 1 else None)
         self.name = Path(root or first).stem if root or len(files) == 1 else _name_of(str(where))
         self.skips_rows = self.format != "JSON lines"  # there Polars counts lines, even empty ones
-        given = dialect.given
+        given = replace(dialect, types=()).given if self.format == "JSON lines" else dialect.given
         if given is not None and self.format != "CSV":
-            raise InvalidArgument(f"{given} must be left out: {Path(first).name} has its own types.", name=given)
+            why = "has its own types" if given == "types" else "is not a CSV file"
+            raise InvalidArgument(f"{given} must be left out: {Path(first).name} {why}.", name=given)
 
     def origin(self) -> Origin:
         """Return the current state from names, sizes and times."""
@@ -58,8 +60,8 @@ class FileScan(LazyScan):
         return Origin(Path(self.where).name, state, self._dialect.how, self._dialect.declared)
 
     def recall(self, origin: Origin) -> None:
-        """Read the same CSV files as before: if no types are given, or no other options, they are as remembered."""
-        if self.format != "CSV" or origin.name != self.origin().name:
+        """Read the same text files as before: if no types are given, or no other options, they are as remembered."""
+        if self.format not in ("CSV", "JSON lines") or origin.name != self.origin().name:
             return
         before = Dialect.remembered(origin)
         options = self._given if self._given.how else before
@@ -109,7 +111,7 @@ class FileScan(LazyScan):
         if self.format == "Arrow":
             return pl.scan_ipc(paths, hive_partitioning=self._partitioned, glob=False)
         if self.format == "JSON lines":
-            self._text = JsonLines(self.files, paths)
+            self._text = JsonLines(self.where, self.files, paths, self._dialect)
         else:
             self._text = CsvFiles(self.where, self.files, paths, self._dialect, self._given)
         return self._text.lazy()
@@ -172,7 +174,7 @@ class FileScan(LazyScan):
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
         """Return the error for a value that does not fit the type of its column, if that was the problem."""
-        return self._text.unfit(problem) if isinstance(self._text, CsvFiles) else None
+        return None if self._text is None else self._text.unfit(problem)
 
 
 def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:

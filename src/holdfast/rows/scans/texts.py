@@ -1,7 +1,7 @@
 """Text files: CSV and JSON lines.
 
-A CSV file does not state the types of its columns: they are declared or inferred from its first rows, and a later value
-that does not fit is refused, so that the type of a column does not depend on one row among millions.
+They do not state the types of their columns: these are declared or inferred from the first rows (`inference`), and a
+later value that does not fit is refused, so that the type of a column does not depend on one row among millions.
 """
 
 import ast
@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,15 +24,15 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import keeps, storage_of
+from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows
 from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
 
-LOOK_AHEAD = 10_000  # rows
 _LONG = 200  # bytes
 # Else Polars reads hundreds of megabytes ahead; for its other formats it has no such setting, or needs none.
 _CSV_MEMORY = {"POLARS_CSV_CHUNK_SIZE": str(4 << 20), "POLARS_CSV_CHUNK_PREFETCH_LIMIT": "2"}
 # How the values of a declared type are read from CSV text.
-_READ_AS: dict[Type, pl.DataType] = {
+READ_AS: dict[Type, pl.DataType] = {
     Type.BOOL: pl.Boolean(),
     Type.INT: pl.Int64(),
     Type.FLOAT: pl.Float64(),
@@ -44,19 +44,6 @@ _BYTE_ORDER = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # how UTF-16 begins, w
 _COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in Polars' error message about a value
 _SEPARATORS = (";", "\t", "|", ",", ":")
 UTF8 = ("utf-8", "utf-8-sig")
-_MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
-_THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
-# Dates that do not begin with a year of four digits: Polars takes their first number for the day, and 24 for a year.
-_YEAR_LAST = r"^\s*(?P<first>\d{1,2})[-./]\d{1,2}[-./](?P<year>\d+)"
-_SLASHES = r"^\s*\d{1,2}/\d{1,2}/(\d{2}|\d{4})\b"
-
-
-class NumbersAsText(UserWarning):
-    """Numbers of a CSV file are read as texts: they have commas or spaces, or missing ones are a word such as NA."""
-
-
-class UnclearDates(UserWarning):
-    """Dates of a CSV file do not tell the day from the month, or have years of two digits: they are read as texts."""
 
 
 class ShortLines(UserWarning):
@@ -114,22 +101,45 @@ class Dialect:
 
 
 class JsonLines:
-    """Files of JSON, a record in each line."""
+    """Files of JSON, a record in each line; columns are those of the first records, and those that are declared."""
 
     quote = b""  # no line ends inside a text
 
-    def __init__(self, files: Sequence[Path], sources: Sequence[Path | str]) -> None:
-        self._sources, self.on_disk = sources, files
+    def __init__(self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect) -> None:
+        self._where, self._sources, self.on_disk, self._dialect = where, list(sources), files, dialect
 
     def lazy(self) -> pl.LazyFrame:
-        """Scan the files, with the types of their first records."""
-        frame = pl.scan_ndjson(list(self._sources), infer_schema_length=LOOK_AHEAD)  # type: ignore[arg-type]
-        self._types = frame.collect_schema()
-        return frame
+        """Scan the files."""
+        inferred: dict[str, pl.DataType] = dict(self._scan(infer_schema_length=LOOK_AHEAD).collect_schema())
+        kept = {name: dtype for name, dtype in inferred.items() if keeps(dtype)}
+        texts = self._read(dict.fromkeys(kept, pl.String())).head(LOOK_AHEAD).collect(engine="streaming")
+        first = FirstRows(self._where, texts, lambda types: self._read(types).head(LOOK_AHEAD), named=False)
+        declared = {name: READ_AS[type_] for name, type_ in self._dialect.types}
+        first.require_clear({name: dtype for name, dtype in kept.items() if name not in declared})
+        self._types = inferred | declared
+        return self._scan(schema=self._types)
 
     def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
         """Scan some lines, from the beginning of a file or not."""
         return pl.scan_ndjson(lines, schema=self._types)
+
+    def unfit(self, problem: BaseException) -> RowSourceError | None:
+        """Return the error for a value that does not fit the type of its column, if that was the problem."""
+        counts = [
+            self._read(types).select(pl.all().null_count()).collect(engine="streaming").row(0)
+            for types in (dict.fromkeys(self._types, pl.String()), self._types)
+        ]
+        column = next((name for name, text, value in zip(self._types, *counts, strict=True) if value > text), None)
+        if column is None:
+            return None
+        return _unfit(self._where, self._types, column, self._read, dict(self._dialect.types))
+
+    def _read(self, types: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        """Scan with these types; a value that does not fit is missing."""
+        return self._scan(schema=types, ignore_errors=True)
+
+    def _scan(self, **options: Any) -> pl.LazyFrame:
+        return pl.scan_ndjson(self._sources, **options)  # type: ignore[arg-type]
 
 
 class CsvFiles:
@@ -226,101 +236,11 @@ class CsvFiles:
         for unknown in dict(self._given.types).keys() - types.keys():
             known = Path(self._where).name
             raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
-        declared = {name: type_ for name, type_ in self._dialect.types if name in types}
-        types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
-        types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
-        first = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
-        texts = first.select(_short(place) for place in range(len(types))).collect(engine="streaming")
-        values = self._csv(types, ignore_errors=True).head(LOOK_AHEAD).null_count().collect(engine="streaming")
-        unfit = {name for name in types if values[name].item() > texts[name].null_count()}
-        types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # every value fits text
-        types |= dict.fromkeys(self._unclear_dates(types, texts), pl.String())
-        undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
-        self._warn_of_texts([texts[name] for name in undeclared])
-        return types
-
-    def _unclear_dates(self, types: Mapping[str, pl.DataType], texts: pl.DataFrame) -> list[str]:
-        """Return the columns whose dates could be others than those that would be read; say so, and what to do."""
-        declared = dict(self._dialect.types)
-        unclear: list[str] = []
-        day_first: list[str] = []
-        as_text: list[str] = []
-        for name, dtype in types.items():
-            present = texts[name].alias("").drop_nulls()  # as a name may be a pattern to Polars
-            if dtype == pl.String and name not in declared and len(present) and present.str.contains(_SLASHES).all():
-                as_text.append(name)
-            year_last = present.str.extract_groups(_YEAR_LAST).struct.unnest().drop_nulls()
-            if not dtype.is_temporal() or year_last.is_empty():
-                continue
-            short = (year_last["year"].str.len_chars() < 4).any()
-            if short and name in declared:
-                raise RowSourceError(
-                    f"{self._where}: years of {name!r} have two digits, which do not say the century. Write dates as"
-                    f" 2024-12-31, or read them as text: types={{{name!r}: 'text'}}."
-                )
-            if short or (year_last["first"].cast(pl.Int64) <= 12).all():
-                (day_first if name in declared else unclear).append(name)
-        if unclear or as_text:
-            type_ = "date" if unclear and types[unclear[0]] == pl.Date else "timestamp"
-            enough = f"; if the day comes first, this is enough: types={{{unclear[0]!r}: {type_!r}}}" if unclear else ""
-            check.warn(
-                f"{self._where}: dates are read as text in {', '.join(map(repr, [*unclear, *as_text]))}, as it is not"
-                " clear which number is the day, which the month and which the year. Write them as"
-                f" 2024-12-31{enough}.",
-                UnclearDates,
-            )
-        if day_first:
-            check.warn(
-                f"{self._where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
-                " does, write dates as 2024-12-31.",
-                UnclearDates,
-            )
-        return unclear
-
-    def _warn_of_texts(self, texts: Sequence[pl.Series]) -> None:
-        """Warn of columns that are text only because of how numbers, or missing values, are written."""
-        found: dict[str, list[str]] = {}
-        decimals: list[str] = []
-        thousands: list[str] = []
-        spaced: list[str] = []
-        for column in texts:
-            present = column.alias("").drop_nulls()
-            rest = present.filter(~present.is_in(_MARKERS))
-            bare = rest.str.strip_chars(" ")
-            grouped = bare.str.contains(_THOUSANDS)
-            in_groups = grouped.any() and (grouped | ~bare.str.contains(",", literal=True)).all()
-            plain = (
-                bare.str.replace_all(",", "", literal=True) if in_groups else bare.str.replace(",", ".", literal=True)
-            )
-            if len(rest) == 0 or plain.cast(pl.Float64, strict=False).null_count() > 0:
-                continue
-            if len(rest) < len(present):
-                found[column.name] = sorted(set(present.filter(present.is_in(_MARKERS)).to_list()))
-            if (bare != rest).any():
-                spaced.append(column.name)
-            if self._dialect.decimal == "." and (plain != bare).any():
-                (thousands if in_groups else decimals).append(column.name)
-        if decimals:
-            self._warn_of_numbers(
-                "their commas", decimals, "If they are decimal commas, say so when opening: decimal=','."
-            )
-        if thousands:
-            self._warn_of_numbers(
-                "their commas",
-                thousands,
-                "If these separate thousands, remove them from the file; if they are decimal commas, say so when"
-                " opening: decimal=','.",
-            )
-        if spaced:
-            self._warn_of_numbers("the spaces beside them", spaced, "Remove the spaces from the file.")
-        if found:
-            markers = sorted({each for some in found.values() for each in some})
-            way_out = f"If values are missing there, say so when opening: null_values={markers!r}."
-            self._warn_of_numbers(", ".join(map(repr, markers)), list(found), way_out)
-
-    def _warn_of_numbers(self, why: str, columns: Sequence[str], way_out: str) -> None:
-        named = ", ".join(map(repr, columns))
-        check.warn(f"{self._where}: because of {why}, numbers are read as text in {named}. {way_out}", NumbersAsText)
+        declared = {name: READ_AS[type_] for name, type_ in self._dialect.types if name in types}
+        head = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
+        texts = head.select(_short(place) for place in range(len(types))).collect(engine="streaming")
+        first = FirstRows(self._where, texts, lambda types: self._read_as(types).head(LOOK_AHEAD))
+        return first.types(types | declared, declared, self._dialect.decimal)
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):
@@ -390,35 +310,49 @@ class CsvFiles:
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
         """Return the error for a value that does not fit the type of its column, if that was the problem."""
-        types = self._types
-        column = _column_in(problem, types)
+        column = _column_in(problem, self._types)
         if column is None:
             return None
-        this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
-        texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
-        values = self._csv(types, ignore_errors=True).select(this.alias("value"))
-        unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
-        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row", "text").head(1)
-        try:
-            number, text = unfit.collect().row(0)
-        except UNREADABLE:  # something else is also wrong with the file
-            return None
-        row, type_ = f"row {number:,}", storage_of(column, types[column]).type
-        if text in _MARKERS:  # words that everybody knows; no other value is shown
-            return RowSourceError(
-                f"{self._where}, {row}: the value of {column!r} is {text!r}, not of type {type_}. If values are missing"
-                f" there, say so when opening: null_values={[text]!r}."
-            )
-        if type_ is Type.FLOAT and _number_with_comma(text):
-            return RowSourceError(
-                f"{self._where}, {row}: the value of {column!r} has a comma, so it is not of type {type_}. If it is a"
-                " decimal comma, say so when opening: decimal=','."
-            )
-        why = "as declared" if column in dict(self._dialect.types) else f"as its first {LOOK_AHEAD:,} rows suggest"
+        return _unfit(self._where, self._types, column, self._read_as, dict(self._dialect.types))
+
+    def _read_as(self, types: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        """Scan with these types; a value that does not fit is missing."""
+        return self._csv(types, ignore_errors=True)
+
+
+def _unfit(
+    where: str,
+    types: Mapping[str, pl.DataType],
+    column: str,
+    read: Callable[[Mapping[str, pl.DataType]], pl.LazyFrame],
+    declared: Collection[str],
+) -> RowSourceError | None:
+    """Return the error for the first value of a column that does not fit its type, as `read` takes it for missing."""
+    this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
+    texts = read(dict.fromkeys(types, pl.String())).select(this.alias("text"))
+    values = read(types).select(this.alias("value"))
+    unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
+    unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row", "text").head(1)
+    try:
+        number, text = unfit.collect().row(0)
+    except UNREADABLE:  # something else is also wrong with the file
+        return None
+    row, type_ = f"row {number:,}", storage_of(column, types[column]).type
+    if text in MARKERS:  # words that everybody knows; no other value is shown
         return RowSourceError(
-            f"{self._where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all"
-            f" values, for example types={{{column!r}: 'text'}}."
+            f"{where}, {row}: the value of {column!r} is {text!r}, not of type {type_}. If values are missing there,"
+            f" say so when opening: null_values={[text]!r}."
         )
+    if type_ is Type.FLOAT and _number_with_comma(text):
+        return RowSourceError(
+            f"{where}, {row}: the value of {column!r} has a comma, so it is not of type {type_}. If it is a decimal"
+            " comma, say so when opening: decimal=','."
+        )
+    why = "as declared" if column in declared else f"as its first {LOOK_AHEAD:,} rows suggest"
+    return RowSourceError(
+        f"{where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all values, for"
+        f" example types={{{column!r}: 'text'}}."
+    )
 
 
 def _number_with_comma(text: str) -> bool:

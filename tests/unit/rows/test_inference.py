@@ -1,0 +1,169 @@
+"""Types that nobody declared: inferred where they are no matter of chance, and otherwise refused.
+
+Exact: the counts of a column's first values (missing, and of two classes) are multinomial. For every population on a
+grid, all types but one are inferred with probability 1.1e-8 at most: whichever type analysts see, it was bound to be
+that, or somebody declared it. A rule that asks for 10 values instead of 100 is caught.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+import holdfast as hf
+from holdfast.cli.output import spell
+from holdfast.rows.open import open_rows
+from holdfast.rows.scans import inference
+from holdfast.rows.scans.inference import is_clear
+
+ROWS, CHANCE = 240, 1.1e-8
+MEANS = [0.0, 0.5, 2, 5, 10, 15, 18.4, 20, 25, 30, 37, 45, 50, 60, 80, 100, 120, 150, 200]
+
+
+def whole_or_word(whole: int, word: int) -> str | None:
+    if not word:
+        return ("integer" if is_clear(whole, [], ROWS, if_any=True) else None) if whole else "text"
+    return "text" if is_clear(whole + word, [word], ROWS, if_any=False) else None
+
+
+def whole_or_fraction(whole: int, fraction: int) -> str | None:
+    if not fraction:
+        return whole_or_word(whole, 0)
+    return "number" if is_clear(whole + fraction, [fraction], ROWS, if_any=True) else None
+
+
+def inferred(decide: Callable[[int, int], str | None], type_: str) -> NDArray[np.bool_]:
+    counts = range(ROWS + 1)
+    return np.array([[a + b <= ROWS and decide(a, b) == type_ for b in counts] for a in counts])
+
+
+def second_largest(decide: Callable[[int, int], str | None], types: list[str]) -> float:
+    """Return the largest chance, over populations, of a type that is not the likeliest one."""
+    tables, counts, worst = [inferred(decide, type_) for type_ in types], np.arange(ROWS + 1), 0.0
+    for first in MEANS:
+        alone = binom.pmf(counts, ROWS, first / ROWS)
+        for second in MEANS:
+            if first + second > ROWS:
+                continue
+            share = min(1.0, second / max(1e-9, ROWS - first))
+            joint = alone[:, None] * binom.pmf(counts[None, :], (ROWS - counts)[:, None], share)
+            worst = max(worst, sorted(float(joint[table].sum()) for table in tables)[-2])
+    return worst
+
+
+CASES = [(whole_or_word, ["integer", "text"]), (whole_or_fraction, ["integer", "number", "text"])]
+
+
+@pytest.mark.parametrize(("decide", "types"), CASES, ids=["words", "fractions"])
+def test_no_two_types_are_inferred_but_by_a_rare_chance(
+    decide: Callable[[int, int], str | None], types: list[str]
+) -> None:
+    assert second_largest(decide, types) <= CHANCE
+
+
+@pytest.mark.parametrize(("decide", "types"), CASES, ids=["words", "fractions"])
+def test_a_rule_that_is_content_with_few_values_is_caught(
+    decide: Callable[[int, int], str | None], types: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "ENOUGH", 10)
+    assert second_largest(decide, types) > 100 * CHANCE
+
+
+def csv(tmp_path: Path, *values: str) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{value},1\n" for value in values))
+    return path
+
+
+def types_in(rows: object) -> dict[str, str]:
+    return {column.name: str(column.type) for column in rows.schema}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (["4"] * 900 + ["4.5"] * 100, "number"),
+        (["4"] * 900 + ["A4"] * 100, "text"),
+        (["4.5"] * 99, "number"),
+        ([""] * 900 + ["4"] * 100, "integer"),
+        ([""] * 999 + ["a remark"], "text"),
+        ([""] * 1_000, "text"),
+        (["9223372036854775808"] * 60 + ["1"] * 60, "text"),
+        (["true"] * 200, "boolean"),
+        (["2024-01-31"] * 200, "date"),
+        (["1/2/2024"] * 200, "text"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::holdfast.rows.scans.inference.UnclearDates")
+def test_what_any_other_sample_would_have_shown_is_inferred(values: list[str], type_: str, tmp_path: Path) -> None:
+    assert types_in(open_rows(csv(tmp_path, *values)))["x"] == type_
+
+
+@pytest.mark.parametrize(
+    ("values", "what", "type_"),
+    [
+        (["4"] * 997 + ["4.5"] * 3, "of the 1,000 values in the first 1,000 rows, all but 3 fit integer", "number"),
+        (["4"] * 997 + ["A4"] * 3, "of the 1,000 values in the first 1,000 rows, all but 3 fit integer", "text"),
+        (["4.5"] * 997 + ["A4"] * 3, "of the 1,000 values in the first 1,000 rows, all but 3 fit number", "text"),
+        (["true"] * 997 + ["maybe"] * 3, "all but 3 fit boolean", "text"),
+        (["2024-01-31"] * 997 + ["never"] * 3, "all but 3 fit date", "text"),
+        ([""] * 993 + ["4"] * 7, "only 7 of the first 1,000 rows have a value", "integer"),
+    ],
+)
+def test_what_may_be_a_matter_of_chance_is_declared(values: list[str], what: str, type_: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, *values)
+    with pytest.raises(hf.RowSourceError) as refused:
+        open_rows(path)
+    assert "the type of 'x' may be a matter of chance: " in str(refused.value)
+    assert what in str(refused.value)
+    assert str(refused.value).endswith(f"this would fit: types={{'x': '{type_}'}}.")
+    assert not (tmp_path / "t.csv.holdfast").exists()
+    assert types_in(open_rows(path, types={"x": type_}))["x"] == type_
+
+
+def test_all_unclear_columns_are_named_at_once_in_the_words_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,c\n" + "1,2,3\n" * 300 + "1.5,x,3\n")
+    with pytest.raises(hf.RowSourceError) as refused:
+        open_rows(path)
+    assert spell(str(refused.value), {}) == (
+        f"{path}: the type of 'a' (and 1 more column like it) may be a matter of chance: of the 301 values in the first"
+        " 301 rows, all but 1 fit integer. Declare it, by what you know of it; this would fit: holdfast open DATA"
+        " --types a=number,b=text."
+    )
+
+
+def test_json_lines_leave_out_what_is_missing_so_a_column_must_be_there_often(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    lines = ['{"a": 1, "b": 2.0}'] * 300 + ['{"a": 2, "b": 3.5, "error": "disk"}'] * 5
+    path.write_text("\n".join(lines))
+    with pytest.raises(hf.RowSourceError, match=r"only 5 of the first 305 rows have a value.*\{'error': 'text'\}"):
+        open_rows(path)
+    rows = open_rows(path, types={"error": "text", "later": "number"})
+    assert types_in(rows) == {"a": "integer", "b": "number", "error": "text", "later": "number"}
+    assert types_in(open_rows(path)) == types_in(rows)  # the folder remembers
+    with pytest.raises(hf.InvalidArgument, match=r"separator must be left out: t\.jsonl is not a CSV file"):
+        open_rows(path, separator=";")
+
+
+def test_a_few_fractions_in_json_lines_are_declared(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(['{"a": 1, "b": "1"}'] * 300 + ['{"a": 1.5, "b": "x"}']))
+    with pytest.raises(hf.RowSourceError, match=r"'a' may be .* all but 1 fit integer.*\{'a': 'number'\}"):
+        open_rows(path)
+    assert types_in(open_rows(path, types={"a": "number"})) == {"a": "number", "b": "text"}
+
+
+def test_a_value_of_json_lines_that_does_not_fit_is_refused_by_place(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(['{"a": 1, "b": 2}'] * 20_000 + ['{"a": 1, "b": 2.5}']))
+    with pytest.raises(hf.RowSourceError) as refused:
+        open_rows(path)
+    assert str(refused.value) == (
+        f"{path}, row 20,001: the value of 'b' is not of type integer, as its first 10,000 rows suggest. Declare what"
+        " fits all values, for example types={'b': 'text'}."
+    )
+    assert types_in(open_rows(path, types={"b": "number"})) == {"a": "integer", "b": "number"}
