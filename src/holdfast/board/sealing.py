@@ -34,7 +34,6 @@ from holdfast.session.parts import write_private_rows
 from holdfast.session.planning import plan
 from holdfast.session.session import Session
 
-LARGEST_ID = 2**63 - 1
 ANSWERS = 80  # planned for the rows set aside: enough for twenty submissions; after that, margins widen
 
 
@@ -65,14 +64,21 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
     ids = sealed[id]
     if not (ids.dtype.is_integer() or ids.dtype == pl.String):
         raise InvalidArgument(f"id must be a column of text or whole numbers; {id!r} is {ids.dtype}.", name="id")
-    if ids.dtype == pl.UInt64 and (ids > LARGEST_ID).any():
-        raise InvalidArgument(f"id must be at most 2^63 - 1; some of {id!r} are larger. Write them as text.", name="id")
+    if _beyond(ids):
+        raise InvalidArgument(
+            f"id must be from -2^63 to 2^63 - 1; some of {id!r} are beyond. Write them as text.", name="id"
+        )
     _check_whole(sealed, ids)
     if (sealed.height if unit is None else sealed[unit].n_unique()) < 2:
         raise InvalidArgument(f"labels must have at least two {'rows' if unit is None else 'units'}.", name="labels")
     if metric.rule.targets:
         _check_target(sealed[str(target)], metric)
     return sealed.with_columns(pl.col(id).cast(pl.Int64 if ids.dtype.is_integer() else pl.String)).sort(id)
+
+
+def _beyond(numbers: pl.Series) -> bool:
+    """Whether some are whole numbers that 64 bits cannot hold."""
+    return numbers.dtype.is_integer() and numbers.cast(pl.Int64, strict=False).null_count() > numbers.null_count()
 
 
 def _check_whole(sealed: pl.DataFrame, ids: pl.Series) -> None:
@@ -102,6 +108,11 @@ def _check_target(labels: pl.Series, metric: Metric) -> None:
     if type_ not in allowed:
         named = " or ".join(allowed)
         raise InvalidArgument(f"target must be {named} for {metric.name}; {labels.name!r} is {type_}.", name="target")
+    if metric.rule.listed and _beyond(labels):  # in questions, all of these are the same number
+        raise InvalidArgument(
+            f"target must be from -2^63 to 2^63 - 1; some of {labels.name!r} are beyond. Write them as text.",
+            name="target",
+        )
     if type_.is_number and metric.rule.bounded and not labels.is_between(*metric.within).all():
         low, high = metric.within
         raise InvalidArgument(f"within must hold all labels; some are not between {low:g} and {high:g}.", name="within")

@@ -249,10 +249,13 @@ def test_labels_must_be_complete_and_named_once(table: Table) -> None:
         hf.Board(table)
 
 
-def test_ids_must_be_numbers_that_the_board_can_hold() -> None:
-    ids = pl.Series("id", [2**63 - 1, 2**63, 2**63 + 1], dtype=pl.UInt64)
-    with pytest.raises(hf.InvalidArgument, match="id must be at most"):
-        hf.Board(pl.DataFrame({"id": ids, "label": ["x", "y", "z"]}))
+@pytest.mark.parametrize(("dtype", "beyond"), [(pl.UInt64, 2**63), (pl.Int128, 2**63), (pl.Int128, -(2**63) - 1)])
+def test_ids_and_labels_must_be_numbers_that_the_board_can_hold(dtype: Any, beyond: int) -> None:
+    numbers = pl.Series([2**63 - 1, 5, beyond], dtype=dtype)
+    with pytest.raises(hf.InvalidArgument, match="id must be from"):
+        hf.Board(pl.DataFrame({"id": numbers, "label": ["x", "y", "z"]}))
+    with pytest.raises(hf.HoldfastError, match="target must be from|has type Int128"):
+        hf.Board(pl.DataFrame({"id": [1, 2, 3], "label": numbers}))
 
 
 def test_a_board_answers_submissions_only_and_only_a_board_does() -> None:
