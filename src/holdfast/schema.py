@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 from holdfast import notebook
+from holdfast.cached import cached_property
 from holdfast.errors import UnknownName
 
 Category = bool | int | float | str | date  # a value of a column, such as a group or a bin of a histogram

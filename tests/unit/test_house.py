@@ -29,6 +29,7 @@ ROOT = SOURCE.parents[1]
 # A room may import from the rooms before it and from itself; every room is on the list, and nothing else is.
 ROOMS = (
     "errors",
+    "cached",
     "notebook",
     "check",
     "schema",
@@ -54,9 +55,10 @@ ROOMS = (
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
 NARROW = {
     "ledger": {"errors", "check", "cancel"},
-    "schema": {"errors", "notebook"},
+    "schema": {"errors", "cached", "notebook"},
     "registry": set(),
     "randomness": {"check"},
+    "cached": set(),
     "cancel": {"errors"},
 }
 

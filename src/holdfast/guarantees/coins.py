@@ -8,12 +8,12 @@ events, so a ledger that begins under one guarantee stays under it.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import e
 from typing import Any
 
 import numpy as np
 
+from holdfast.cached import cached_property
 from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee
 from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares

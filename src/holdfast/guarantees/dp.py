@@ -1,11 +1,12 @@
 """The dp guarantee: differential privacy of every answer, and the transfer theorem of Jung et al."""
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil, log, sqrt
 
 import numpy as np
 
+from holdfast.cached import cached_property
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import AnswerGuarantee, Planning, around, ratio

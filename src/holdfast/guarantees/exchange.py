@@ -13,12 +13,13 @@ plan are numbered, and later ones get smaller parts of the failure probability.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import e, exp, log, sqrt
 from typing import Any, Self
 
 import numpy as np
 
+from holdfast.cached import cached_property
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms, as_pairs
 from holdfast.guarantees.gaussian import ScansBesideCoins

@@ -10,12 +10,13 @@ as would be equally noisy (`ScansBesideCoins`).
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil, e, exp, log, sqrt
 from typing import Any, Self
 
 import numpy as np
 
+from holdfast.cached import cached_property
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio

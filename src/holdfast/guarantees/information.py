@@ -6,12 +6,13 @@ noisy answers whose cost is stated in coins.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil, exp, log, log1p, sqrt
 
 import numpy as np
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.fits import Fits

@@ -12,11 +12,11 @@ cell is the best, and how long a description of the steps up to it is.
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import ceil, log, log10, sqrt
 from typing import NamedTuple
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import AnswerGuarantee, Guarantee, Planning

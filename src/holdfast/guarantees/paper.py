@@ -5,9 +5,10 @@ The expectation guarantee is the same system (A1, repaired) where every answer i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from math import ceil, sqrt
 
+from holdfast.cached import cached_property
 from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.dp import NoisyGuarantee, NoisyTerms

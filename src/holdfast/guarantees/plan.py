@@ -8,11 +8,11 @@ knowing these words.
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from html import escape
 from math import ceil
 
 from holdfast import check, notebook
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import Guarantee

@@ -6,10 +6,10 @@ out; rows alone ask for a session without an end. If the ledger already has a pl
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import ceil, log
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.drawers import beside_checks, coins_confidence

@@ -21,12 +21,12 @@ A release is all that anybody learns about the rows, in one of the forms that gu
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import shares
 

@@ -5,11 +5,11 @@ Terms are recorded in a ledger's first entry under the guarantee's name and vers
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cached_property
 from math import ceil, isfinite
 from types import UnionType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, get_args, get_origin, get_type_hints
 
+from holdfast.cached import cached_property
 from holdfast.errors import PlanConflict
 
 # About how long an answer takes, in milliseconds: columns in memory, a question about one of them, two cores of 2024.

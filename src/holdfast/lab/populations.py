@@ -20,7 +20,6 @@ s000 ...    signals: fair coins, independent of everything; a rule made of them 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import exp
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -31,6 +30,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.statistic import OneShare, Statistic
 from holdfast.queries.query import Query

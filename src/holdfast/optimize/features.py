@@ -6,7 +6,7 @@ to [-1, 1] (or [0, 1]). Yes-or-no features need no bounds. A row with any missin
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import hypot
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.objective import Interval, Ranges, Rows, Vector, with_zero
 from holdfast.queries.build import build_mean, declare_once

@@ -13,7 +13,6 @@ full or empty.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import ceil
 from typing import ClassVar, Self
 
@@ -22,6 +21,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.mechanisms import noisy_means

@@ -17,7 +17,7 @@ never accepted over a network.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.guarantees.statistic import OneMean, Statistic
 from holdfast.queries.evaluate import FAILURES, in_own_context, in_pieces, silence

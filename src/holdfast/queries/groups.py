@@ -3,11 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from holdfast.cached import cached_property
 from holdfast.guarantees.statistic import Difference, GroupMean, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, nan_unless
 from holdfast.queries.histogram import Numbers, Position, places

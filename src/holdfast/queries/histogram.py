@@ -5,13 +5,13 @@ A `Position` is the place of a row's value in a list: the category of a histogra
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from holdfast.cached import cached_property
 from holdfast.guarantees.statistic import OutcomeShares, SharesWithin, SomeShares, SomeSharesWithin, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.measures import Measure, encode_facts

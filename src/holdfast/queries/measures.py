@@ -7,7 +7,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, Self
@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from holdfast.cached import cached_property
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, floats, nan_unless

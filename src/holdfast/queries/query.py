@@ -26,7 +26,6 @@ them as its `packings`. A row source may compute them once for all rows and pass
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Protocol
 
@@ -34,6 +33,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from holdfast.cached import cached_property
 from holdfast.guarantees.statistic import Statistic, Values
 from holdfast.schema import Type
 

@@ -11,7 +11,6 @@ whatever the question is. Two kinds of queries ask for something else:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
 from holdfast.queries.build import QueryLike, condition, rowwise

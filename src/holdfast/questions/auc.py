@@ -6,7 +6,6 @@ positives and of negatives above each cut confine the curve between two staircas
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.shares import area_under
 from holdfast.guarantees.statistic import OutcomeShares, Statistic, Tally

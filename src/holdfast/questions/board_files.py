@@ -10,13 +10,13 @@ import json
 import os
 import threading
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from time import time
 from typing import NamedTuple
 
 import polars as pl
 
+from holdfast.cached import cached_property
 from holdfast.errors import RowSourceError
 from holdfast.ledger import Entry, Follower, Ledger
 from holdfast.questions.estimate import Interval

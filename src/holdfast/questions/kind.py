@@ -8,11 +8,12 @@ agents are all made from its signature.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, cached_property
+from functools import cache
 from inspect import Parameter, signature
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.questions import OPTIONS_OTHERWISE_CALLED
 from holdfast.questions.answer import AnyAnswer, Record

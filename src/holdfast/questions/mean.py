@@ -10,12 +10,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
 import polars as pl
 
 from holdfast import notebook
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import SAYS_NOTHING

@@ -8,12 +8,13 @@ import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from numpy.random import Generator
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
 from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic, Tally

@@ -10,7 +10,7 @@ with a symbol from a range, in this order: the end, the characters of an alphabe
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from math import ceil
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.guarantees.statistic import OutcomeShares, Statistic
 from holdfast.ledger import Cost

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.query import Function

@@ -19,7 +19,6 @@ which is which. A deck of rows that were dealt beforehand decides itself which d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
@@ -29,6 +28,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast.cached import cached_property
 from holdfast.guarantees.terms import NO_CAP, Amounts
 from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.draws import (

@@ -14,7 +14,6 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property
 from hashlib import file_digest
 from itertools import chain
 from math import ceil
@@ -27,6 +26,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.disk.array_files import Incomplete

@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from holdfast.cached import cached_property
 from holdfast.cancel import Work
 from holdfast.errors import (
     HoldfastError,

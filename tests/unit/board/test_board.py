@@ -254,7 +254,7 @@ def test_ids_and_labels_must_be_numbers_that_the_board_can_hold(dtype: Any, beyo
     numbers = pl.Series([2**63 - 1, 5, beyond], dtype=dtype)
     with pytest.raises(hf.InvalidArgument, match="id must be from"):
         hf.Board(pl.DataFrame({"id": numbers, "label": ["x", "y", "z"]}))
-    with pytest.raises(hf.HoldfastError, match="target must be from|has type Int128"):
+    with pytest.raises(hf.HoldfastError, match=r"target must be from|has type Int128"):
         hf.Board(pl.DataFrame({"id": [1, 2, 3], "label": numbers}))
 
 
