@@ -108,6 +108,21 @@ def together(asks: list[Callable[[], object]]) -> list[object]:
     return got
 
 
+@pytest.mark.parametrize("guarantee", ["best", "checks"])
+def test_a_thread_that_gets_no_generator_has_paid_nothing(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(key: bytes) -> Any:
+        raise ImportError("its library cannot be imported now: another thread was interrupted while it was")
+
+    options = {"guess": 0.5} if guarantee == "checks" else {}
+    with Session({"x": np.arange(2_000) % 2}, guarantee=guarantee) as session:
+        with monkeypatch.context() as context:
+            context.setattr("holdfast.randomness.keyed_generator", fails)
+            with pytest.raises(ImportError, match="cannot be imported now"):
+                session.ask("x = 1", "check" if options else "mean", **options)
+        assert session.ledger.spent.answers == session.ledger.answered.failed == session.ledger.taken.charge == 0
+        session.ask("x = 1", "check" if options else "mean", **options)
+
+
 def test_twenty_threads_that_ask_the_same_get_one_draw() -> None:
     """The attack: whoever commits first wins, and time tells about values. With one draw there is nothing to win."""
     rows = Watched(lambda counts: time.sleep(0.05))

@@ -179,6 +179,7 @@ class Answering:
 
     def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
         """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
+        self._randomness.generator()  # what keeps a thread from making its own fails here, before anything is paid
         standing, costs, alone = self.plan.standing, [one.cost for one in questions], len(questions) == 1
         total = costs[0] if alone else total_of(costs)
         for cost in costs if alone else (*costs, total):  # the ledger must be able to count each, and all together
