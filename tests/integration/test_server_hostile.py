@@ -97,6 +97,8 @@ def test_tricks_in_a_query_are_refused(server: Running, query: str) -> None:
         b'{"query": "weekend", "rows_per_query": 1e30}',
         b'{"query": "weekend", "rows_per_query": -5}',
         b'{"query": "weekend", "rows_per_query": true}',
+        b'{"query": "weekend", "ledger": "x"}',
+        b'{"query": "weekend", "dataset": "x"}',
         b'{"query": "weekend", "kind": "drop"}',
         b'{"query": "weekend", "kind": ["mean"]}',
         b'{"query": "\\ud800"}',

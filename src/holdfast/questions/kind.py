@@ -118,7 +118,8 @@ class Kind(Generic[P, A]):
                 near = near or get_close_matches(name, known, n=1, cutoff=0.7)
                 listed = ", ".join(map(spell or str, known))
                 hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
-                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
+                fact = f"{self.name} has no option {quote(name)}."
+                raise InvalidArgument(f"{fact}{hint}", name=name, options=known) from None
         try:
             _signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:

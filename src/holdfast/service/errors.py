@@ -91,7 +91,11 @@ class naming:  # noqa: N801  used like a function; every answer passes here, and
         dataset, message = self._dataset, error.message
         if type(error) in _BEHIND:
             error.fields["dataset"] = dataset
-        elif isinstance(error, InvalidArgument) and error.fields.get("name") in ("ledger", "dataset"):
+        elif (
+            isinstance(error, InvalidArgument)
+            and error.fields.get("name") in ("ledger", "dataset")
+            and "options" not in error.fields  # else the caller wrote the name: as an option that no question has
+        ):
             # These rows have another ledger. The caller chose neither; their locations go only to the log.
             raise LedgerUnavailable(message, dataset=dataset) from error
         elif any(place in message for place in self._places):
