@@ -630,6 +630,37 @@ def test_a_table_that_has_answered_is_not_dealt(path: Path, elsewhere: bool, for
     assert not deck.exists()
 
 
+@pytest.mark.parametrize("act", [shutil.copy, shutil.move])
+@pytest.mark.parametrize("dealt_first", [True, False])
+@pytest.mark.parametrize("unit", [None, "u"])
+def test_a_file_that_was_copied_or_renamed_has_one_budget_with_the_deck_of_its_rows(
+    path: Path, act: Any, dealt_first: bool, unit: str | None
+) -> None:
+    other, deck = path.with_name("other.parquet"), path.with_name("flights.deck")
+    rows = pl.DataFrame(table() | {"u": np.arange(2_000) // 2})
+    rows.write_parquet(path)
+    if dealt_first:
+        hf.deal(path, deck, cards=200, unit=unit).close()
+    with hf.Session(deck if dealt_first else path) as session:
+        session.mean("b", rows_per_query=10)
+    another_process()
+    act(path, other)
+    if dealt_first:
+        for begin in (hf.Session, hf.hold_back):
+            with pytest.raises(InvalidArgument, match=r"dealt as flights\.deck"):
+                begin(other)
+    else:
+        hf.deal(other, deck, cards=200, unit=unit).close()
+        with pytest.raises(InvalidArgument, match=r"have a ledger already: .* at .*flights\.parquet\.ledger"):
+            hf.Session(deck)
+    another_process()
+    # Others, of as many rows, are asked.
+    rows.with_columns(x=-pl.col("x")).write_parquet(path.with_name("others.parquet"))
+    hf.Session(path.with_name("others.parquet")).close()
+    hf.deal(path.with_name("others.parquet"), path.with_name("others.deck"), cards=200).close()
+    hf.Session(path.with_name("others.deck")).close()
+
+
 def test_a_table_that_was_split_is_not_dealt(path: Path) -> None:
     hf.hold_back(path)[1].close()
     with pytest.raises(InvalidArgument, match=r"was split into flights\.explore\.parquet and flights\.held\.holdfast"):

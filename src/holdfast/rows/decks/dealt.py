@@ -22,13 +22,15 @@ import numpy as np
 
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.ledger import FileWitness, content_of, file_beside
+from holdfast.rows.decks.cards import ROW
 from holdfast.rows.decks.deck import USED, Deck, UsedFile, deals_in
-from holdfast.rows.disk.folder import Manifest
+from holdfast.rows.disk.folder import FolderRows, Manifest
 from holdfast.rows.fingerprint import Content
 from holdfast.rows.local import LocalRows
 from holdfast.rows.open import target_of
 from holdfast.rows.scans.scan import Scan
 
+NOTE = ".dealt"  # ends the names of notes
 _AT_ONCE = 1 << 16  # rows, or units, hashed at once
 
 
@@ -45,13 +47,32 @@ def note_deal(scan: Scan, decks: list[Path]) -> None:
 
 
 def decks_of(rows: LocalRows) -> list[Path]:
-    """Return the decks that are there and were dealt from this table."""
+    """Return the decks that are there and were dealt from this table, or from one of its rows in the same folder."""
     table = rows.location
-    if table is None or not _note(table).exists():
+    if table is None:
         return []
     with suppress(RowSourceError):
-        return _decks_of(table, Manifest.read(table).source.state, rows)
+        state = Manifest.read(table).source.state
+        own = _decks_of(table, state, rows) if _note(table).exists() else []
+        return own or _decks_of_copies(table, state, rows)
     return []
+
+
+def _decks_of_copies(table: Path, state: str, rows: LocalRows) -> list[Path]:
+    """Return the decks of the same rows that the notes in the folder tell of: it may have been copied or renamed."""
+    notes = [note.with_suffix("") for note in table.parent.glob(f"*{NOTE}") if note != _note(table)]
+    decks = dict.fromkeys(deck for one in notes for deck in (one, *(there for _, there in _read(one).others)))
+    return [deck for deck in decks if _is_dealt_from(deck, rows) and _content_in(deck) == _content(table, state, rows)]
+
+
+def _is_dealt_from(deck: Path, rows: LocalRows) -> bool:
+    """Whether a deck may have been dealt from these rows, by its size and the names of its columns."""
+    found = deals_in(deck)
+    cards = Manifest.read(found[0]) if found else None
+    if cards is None or cards.dealt is None:
+        return False
+    alike = cards.dealt.rows == len(rows) or (cards.unit, rows.schema.unit) != (None, None)
+    return alike and {each.name for each in cards.columns} - {ROW} == set(rows.storages)
 
 
 def decks_of_scan(scan: Scan, rows: LocalRows | None) -> list[Path]:
@@ -63,16 +84,17 @@ def decks_of_scan(scan: Scan, rows: LocalRows | None) -> list[Path]:
 
 
 def _decks_of(table: Path, state: str, rows: LocalRows | None) -> list[Path]:
-    def content() -> str:
-        """Return the identity of the rows as decks have it, in whichever order they are."""
-        found = _read(table).contents.get(state, "")
-        if not found and rows is not None:
-            found = unordered_content(rows)
-            with suppress(OSError):  # no room: it is computed again
-                _append(table, state, None, found)
-        return found
+    return _dealt_from(table, state, lambda: _content(table, state, rows))
 
-    return _dealt_from(table, state, content)
+
+def _content(table: Path, state: str, rows: LocalRows | None) -> str:
+    """Return the identity of the rows as decks have it, in whichever order they are; it is noted, with the state."""
+    found = _read(table).contents.get(state, "")
+    if not found and rows is not None:
+        found = unordered_content(rows)
+        with suppress(OSError):  # no room: it is computed again
+            _append(table, state, None, found)
+    return found
 
 
 def _dealt_from(table: Path, state: str, content: Callable[[], str]) -> list[Path]:
@@ -125,6 +147,22 @@ def table_ledger(deck: Deck) -> str | None:
             seen = FileWitness(witness_of(table), content).newest()
             if seen is not None:
                 return seen.address
+    return _ledger_of_copies(deck)
+
+
+def _ledger_of_copies(deck: Deck) -> str | None:
+    """Return the ledger that has begun on a table of the same rows in the folder: that of the deck may be a copy."""
+    tables, content = [table for _, table in _read(deck.location).others], content_of(deck.fingerprint)
+    folders = {each.parent for each in (deck.location, *tables)}
+    for folder in sorted(one for parent in folders for one in parent.glob("*.holdfast")):
+        with suppress(RowSourceError):
+            there = Manifest.read(folder)
+            seen = FileWitness(witness_of(folder), content_of(there.fingerprint)).newest()
+            if folder in tables or there.dealt is not None or seen is None:
+                continue
+            rows = FolderRows(folder)
+            if _is_dealt_from(deck.location, rows) and _content(folder, there.source.state, rows) == content:
+                return seen.address
     return None
 
 
@@ -139,7 +177,7 @@ def witness_of(table: Path) -> Path:
 
 
 def _note(folder: Path) -> Path:
-    return file_beside(folder).with_suffix(".dealt")
+    return file_beside(folder).with_suffix(NOTE)
 
 
 class _Read(NamedTuple):
