@@ -6,7 +6,6 @@ parent's draws). `seed=` gives a repeatable generator for each question; a ledge
 "reproducible, not for shared use".
 """
 
-import os
 import secrets
 import threading
 from hashlib import sha256
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 
 from holdfast import check
+from holdfast.process import process_number
 
 
 class Randomness:
@@ -35,9 +35,9 @@ class Randomness:
         """Return this thread's generator in this process; with a seed, the generator of question `number`."""
         if self._seed is not None:
             return Generator(PCG64([self._seed, number]))
-        if getattr(self._local, "pid", None) != os.getpid():
+        if getattr(self._local, "pid", None) != process_number():
             self._local.generator = _secure()
-            self._local.pid = os.getpid()
+            self._local.pid = process_number()
         generator: Generator = self._local.generator
         return generator
 

@@ -45,9 +45,12 @@ def test_a_child_that_is_forked_while_a_thread_computes_one_does_not_wait_for_th
     assert slow.computing.wait(60)
     child = os.fork()
     if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)  # which ends the child if it waits
-        os._exit(0 if other.value == 1 else 1)
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # which ends the child if it waits
+            os._exit(0 if other.value == 1 else 1)
+        finally:
+            os._exit(1)
     _, status = os.waitpid(child, 0)
     end.set()
     thread.join()

@@ -30,6 +30,7 @@ ROOT = SOURCE.parents[1]
 ROOMS = (
     "errors",
     "cached",
+    "process",
     "notebook",
     "check",
     "schema",
@@ -54,11 +55,12 @@ ROOMS = (
 )
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
 NARROW = {
-    "ledger": {"errors", "check", "cancel"},
+    "ledger": {"errors", "process", "check", "cancel"},
     "schema": {"errors", "cached", "notebook"},
     "registry": set(),
-    "randomness": {"check"},
+    "randomness": {"check", "process"},
     "cached": set(),
+    "process": set(),
     "cancel": {"errors"},
 }
 

@@ -18,7 +18,6 @@ of an answer is prepared before the write as far as it is known by then.
 
 import hmac
 import json
-import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -28,6 +27,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import tree
 from holdfast.ledger.store import START, Answered, Cost, Entry, Place, Row, Spent, Tip
+from holdfast.process import process_number
 
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
@@ -205,7 +205,7 @@ class Drawn:
     @property
     def is_forked(self) -> bool:
         """Whether a forked child drew this for a place that its parent reserved: a place is for one answer."""
-        return self.place.process != os.getpid()
+        return self.place.process != process_number()
 
     @staticmethod
     def forked_error(location: str) -> LedgerUnavailable:

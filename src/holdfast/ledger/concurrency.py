@@ -34,6 +34,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, LedgerUnavailable
+from holdfast.process import process_number
 
 E = TypeVar("E", bound=BaseException)
 _LOOK = 0.05  # seconds between two checks whether to give up waiting
@@ -163,7 +164,7 @@ class OfOneProcess:
 
     def check_process(self) -> int:
         """Return the number of this process; in a forked child, first reset the state, since it is the parent's."""
-        process = os.getpid()
+        process = process_number()
         if process != self._process:
             # Other threads of the child wait: a second reset would erase what the first thread has stored since.
             with self._forgetting.setdefault(process, threading.RLock()):
