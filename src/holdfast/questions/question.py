@@ -70,7 +70,7 @@ class Drawing:
         """Draw rows once and release what they give."""
         guarantee, order, times = self.guarantee, self.order, 1
         if self.most_draws is not None:
-            times = -(-draws // self.most_draws)
+            times = 1 if guarantee.planning.reads_all_rows else -(-draws // self.most_draws)
         elif guarantee.in_order and order is not None:
             self.order = order.after(self.answering.charge(query.statistic, draws))
         release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
