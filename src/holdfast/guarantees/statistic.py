@@ -373,6 +373,10 @@ class Release:
     values: tuple[float, ...]
     draws: int
 
+    def repeated(self, times: int) -> "Release":
+        """Return the release of so many times these draws: made up, and as certain as what it stands for."""
+        return self  # noise, or a cell, is that of the answer already
+
 
 @dataclass(frozen=True)
 class Tally(Release):
@@ -390,7 +394,7 @@ class Tally(Release):
         return self.counts[2 * group + 1], self.counts[2 * group + 2]
 
     def repeated(self, times: int) -> "Tally":
-        """Return the tally of so many times these draws: made up, and as certain as what it stands for."""
+        """Return the same with so many times these counts."""
         return replace(self, draws=times * self.draws, counts=tuple(times * count for count in self.counts))
 
 
@@ -426,6 +430,11 @@ class ExactMeans(Release):
 
     means: tuple[float, ...]
     counts: tuple[int | None, ...]
+
+    def repeated(self, times: int) -> "ExactMeans":
+        """Return the same with so many times these counts."""
+        counts = tuple(None if count is None else times * count for count in self.counts)
+        return replace(self, draws=times * self.draws, counts=counts)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from holdfast import check
 from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
-from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic, Tally
+from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.mechanisms import MECHANISMS, Mechanism
@@ -74,7 +74,7 @@ class Drawing:
         elif guarantee.in_order and order is not None:
             self.order = order.after(self.answering.charge(query.statistic, draws))
         release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
-        return release.repeated(times) if isinstance(release, Tally) else release
+        return release.repeated(times)
 
     @property
     def answering(self) -> AnswerGuarantee:
