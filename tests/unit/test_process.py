@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.ledger import Cost
+from holdfast.ledger import Cost, Entry, Follower
 from holdfast.process import process_number
 from holdfast.randomness import Randomness
 
@@ -31,9 +33,9 @@ def in_a_child_with_this_number(act: Callable[[], Any]) -> Any:
             os._exit(1)
     os.close(here)
     with os.fdopen(there, "rb") as answer:
-        found = json.loads(answer.read())
+        found = answer.read()
     assert os.waitpid(child, 0)[1] == 0
-    return found
+    return json.loads(found)
 
 
 def test_a_number_is_never_that_of_another_process() -> None:
@@ -74,3 +76,32 @@ def test_a_ledger_in_memory_is_not_continued() -> None:
             return str(refused.value)
 
         assert "cannot be written by a forked process" in in_a_child_with_this_number(again)
+
+
+def test_a_child_that_is_forked_while_a_thread_reads_the_ledger_reads_it_itself() -> None:
+    reading, end, found = threading.Event(), threading.Event(), list[int]()
+
+    def read(entry: Entry) -> None:
+        if threading.current_thread() is thread:
+            reading.set()
+            end.wait()
+        found.append(entry.seq)
+
+    with hf.Session({"x": np.arange(2_000) % 7}, queries=20) as session:
+        session.mean("x > 1")
+        follower = Follower(session.ledger, read)
+        thread = threading.Thread(target=lambda: follower.caught_up(lambda: None))
+        thread.start()
+        assert reading.wait(60)
+
+        def reads() -> list[int]:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # which ends the child if it waits
+            return follower.caught_up(lambda: found)
+
+        try:
+            read_by_child = in_a_child_with_this_number(reads)
+        finally:
+            end.set()
+            thread.join()
+    assert read_by_child == found == [1]

@@ -22,6 +22,7 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import tree
 from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest, spent
+from holdfast.ledger.concurrency import OfOneProcess
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -469,15 +470,19 @@ class Ledger:
         )
 
 
-class Follower:
+class Follower(OfOneProcess):
     """Reads a ledger as it grows, and calls a function for every answer, once and in order."""
 
     def __init__(self, ledger: Ledger, read: Callable[[Entry], object]) -> None:
         self._ledger, self._read, self._next = ledger, read, 1
-        self._lock = threading.Lock()
+        super().__init__()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()  # the parent's may be held by a thread that a forked child does not have
 
     def caught_up(self, then: Callable[[], R], to: int | None = None) -> R:
         """Read all new entries (none, if number `to` was read before), and return what `then` finds, undisturbed."""
+        self.check_process()
         with self._lock:  # no generator may hold it, since an interrupt could leave it locked
             if to is None or to >= self._next:
                 for entry in self._ledger.entries(self._next):
