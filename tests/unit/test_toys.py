@@ -5,7 +5,7 @@ import pytest
 import toys
 from holdfast import InvalidArgument, NotCovered, PlanConflict, RowSourceError, Session, plan
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.fits import Fits
+from holdfast.guarantees.terms import Fits
 from holdfast.questions import KINDS
 
 

@@ -1,6 +1,6 @@
 """One file, one guarantee: statement, plan, price, interval, margin.
 
-guarantee     what a guarantee is; fits: what it promises about fits of models; terms and goals
+guarantee     what a guarantee is; terms: goals, terms, and what is promised about fits of models
 statistic     what is asked of the population, and what leaves a mechanism, as guarantees see them
 plan          what a plan says, and other ways to ask; request: what a caller asks for, and how plans are made
 exchange, posterior, gaussian, information, split, dp    the guarantees

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from holdfast.cached import cached_property
-from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee
 from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.statistic import Interval, OfGroup, Release, Statistic, Tally, clip, refuse_noise
-from holdfast.guarantees.terms import Terms
+from holdfast.guarantees.terms import Fits, Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
 MOST_RANDOM_OF_BOTH = 0.175  # the same for two groups: from here on, a pass for each gives a narrower difference

@@ -8,13 +8,12 @@ import numpy as np
 
 from holdfast.cached import cached_property
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import Fits, Goal, Terms
 
 
 @dataclass(frozen=True, kw_only=True)

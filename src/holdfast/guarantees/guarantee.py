@@ -24,13 +24,12 @@ from typing import ClassVar, Self
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotCovered
-from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
 from holdfast.guarantees.statistic import Interval, OfGroup, Release, SingleFlips, Statistic, Tally, clip
-from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Goal, Reading, Terms
+from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Fits, Goal, Reading, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
 MOST_AT_ONCE = 1_000  # outcomes of one draw

@@ -15,7 +15,6 @@ from holdfast import check
 from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import descent, privacy, special, theorem
 from holdfast.guarantees.mathematics import shares as coins
@@ -30,7 +29,7 @@ from holdfast.guarantees.mathematics.concentration import (
 )
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.statistic import Interval, NoisyMeans, OfGroup, Release, Statistic, Tally, refuse_noise
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import Fits, Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # with fewer rows per outcome, answers are mostly noise
 

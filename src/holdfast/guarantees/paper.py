@@ -12,12 +12,11 @@ from holdfast.cached import cached_property
 from holdfast.errors import NotCovered
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.dp import NoisyGuarantee, NoisyTerms
-from holdfast.guarantees.fits import Fits
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning, around, ratio
 from holdfast.guarantees.mathematics import descent, privacy, sizes
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, refuse_noise
-from holdfast.guarantees.terms import Goal, Terms
+from holdfast.guarantees.terms import Fits, Goal, Terms
 
 MOST_ROWS = 10**15
 
