@@ -20,13 +20,13 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.mathematics import sizes
 from holdfast.lab.baselines import FullGaussian
 from holdfast.lab.experiments import (
-    EXPERIMENTS,
     FOLDER,
     NAMES,
     PAGE,
     attacked,
     cost,
     counting,
+    experiments,
     looseness,
     lower_bound,
     optimization,
@@ -34,9 +34,9 @@ from holdfast.lab.experiments import (
     reproduce,
     sample_size,
     sampling,
+    slope,
     write_page,
 )
-from holdfast.lab.experiments.experiment import slope
 from holdfast.lab.experiments.sample_size import SizeGoal, least_rows, predicted_rows, tuned
 
 FALSE_ALARM = 1e-6
@@ -50,7 +50,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reproduced")
     titles: list[str] = []
     written = reproduce(folder, size="small", seed=3, progress=titles.append)
-    assert titles == [experiment.title for experiment in EXPERIMENTS]
+    assert titles == [experiment.title for experiment in experiments()]
     assert {path.name for path in written} == {f"{n}.json" for n in NAMES} | {f"{n}.png" for n in NAMES} | {PAGE}
     return {name: json.loads((folder / FOLDER / f"{name}.json").read_text()) for name in NAMES}
 

@@ -14,29 +14,44 @@ attacked      the margin of every guarantee, compared with the error of the wors
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
+from math import exp, log
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from holdfast import check
 from holdfast.errors import RowSourceError
-from holdfast.lab.experiments.attacked import ATTACKED
-from holdfast.lab.experiments.cost import COST
-from holdfast.lab.experiments.counting import COUNTING
-from holdfast.lab.experiments.experiment import Experiment, Size
-from holdfast.lab.experiments.looseness import LOOSENESS
-from holdfast.lab.experiments.lower_bound import LOWER_BOUND
-from holdfast.lab.experiments.optimization import OPTIMIZATION
-from holdfast.lab.experiments.sample_size import SAMPLE_SIZE
-from holdfast.lab.experiments.sampling import SAMPLING
-from holdfast.lab.plots import draw
+from holdfast.lab.plots import Chart, draw
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    COST, LOWER_BOUND, SAMPLE_SIZE, COUNTING, SAMPLING, OPTIMIZATION, LOOSENESS, ATTACKED,
-)  # fmt: skip
-NAMES = tuple(experiment.name for experiment in EXPERIMENTS)
+NAMES = ("cost", "lower_bound", "sample_size", "counting", "sampling", "optimization", "looseness", "attacked")
 FOLDER = "experiments"
 PAGE = "paper.md"
+
+Size = Literal["small", "full"]
+Results = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`run(size, seed, processes)` measures; `section` and `panels` turn saved numbers into Markdown and a figure."""
+
+    name: str
+    title: str
+    run: Callable[[Size, int, int], Results]
+    section: Callable[[Results], str]
+    panels: Callable[[Results], Sequence[Chart]]
+
+
+@cache
+def experiments() -> tuple[Experiment, ...]:
+    """Return all experiments: each module here has one."""
+    return tuple(import_module(f"{__name__}.{name}").EXPERIMENT for name in NAMES)
+
 
 _OPENING = """---
 orphan: true
@@ -81,7 +96,7 @@ def reproduce(
         check.one_of("name", name, NAMES)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     written = []
-    for experiment in EXPERIMENTS:
+    for experiment in experiments():
         if experiment.name in names:
             if progress is not None:
                 progress(experiment.title)
@@ -96,7 +111,7 @@ def reproduce(
 def write_page(folder: Path) -> list[Path]:
     """Write figures and page from the numbers in this folder; return the files written."""
     written = []
-    for experiment in EXPERIMENTS:
+    for experiment in experiments():
         results = _read(folder / FOLDER / f"{experiment.name}.json")
         if results is not None:
             written.append(folder / FOLDER / f"{experiment.name}.png")
@@ -109,7 +124,7 @@ def write_page(folder: Path) -> list[Path]:
 def page_text(folder: Path) -> str:
     """Return the page made from the numbers in this folder."""
     parts = [_OPENING]
-    for experiment in EXPERIMENTS:
+    for experiment in experiments():
         results = _read(folder / FOLDER / f"{experiment.name}.json")
         if results is not None:
             picture = f"![{experiment.title}]({FOLDER}/{experiment.name}.png)"
@@ -139,3 +154,48 @@ def _compact(results: dict[str, Any]) -> str:
         else:
             parts.append(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
     return "{\n " + ",\n ".join(parts) + "\n}"
+
+
+# -- what experiments share ---------------------------------------------------------------------------------------
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the slope of log y over log x, by least squares.
+
+    >>> round(slope([1, 10, 100], [5, 50, 500]), 6)
+    1.0
+    """
+    return float(np.polyfit(np.log(np.asarray(x, dtype=float)), np.log(np.asarray(y, dtype=float)), 1)[0])
+
+
+def spaced(low: float, high: float, count: int) -> list[float]:
+    """Return numbers evenly spaced on a log scale, both ends included.
+
+    >>> [round(x) for x in spaced(1, 100, 3)]
+    [1, 10, 100]
+    """
+    return [exp(log(low) + (log(high) - log(low)) * step / (count - 1)) for step in range(count)]
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table; all columns but the first are aligned to the right."""
+    lines = ["| " + " | ".join(headings) + " |", "|" + "|".join(["---"] + ["---:"] * (len(headings) - 1)) + "|"]
+    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def short(number: float | None) -> str:
+    """Write a count in three significant digits.
+
+    >>> short(1234567), short(950), short(None)
+    ('1.23×10⁶', '950', '-')
+    """
+    if number is None:
+        return "-"
+    if number < 1_000_000:
+        return f"{number:,.0f}"
+    mantissa, _, exponent = f"{number:.2e}".partition("e")
+    return f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.errors import PlanInfeasible
 from holdfast.guarantees.plan import Plan
 from holdfast.lab.attack import in_parallel
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
+from holdfast.lab.experiments import Experiment, Results, Size, table
 from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.coins import Coins
@@ -173,4 +173,4 @@ def panels(results: Results) -> list[Chart]:
     return drawn
 
 
-ATTACKED = Experiment("attacked", "Certified and attacked", run, section, panels)
+EXPERIMENT = Experiment("attacked", "Certified and attacked", run, section, panels)

@@ -18,7 +18,7 @@ from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.guarantees.statistic import Values
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullLaplace, Releaser
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
+from holdfast.lab.experiments import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
@@ -236,4 +236,4 @@ def panels(results: Results) -> list[Chart]:
     ]
 
 
-COST = Experiment("cost", "Rows evaluated (Table 1)", run, section, panels)
+EXPERIMENT = Experiment("cost", "Rows evaluated (Table 1)", run, section, panels)

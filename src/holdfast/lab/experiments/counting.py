@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.guarantees.mathematics import sizes
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import CoinFromMean, Releaser
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
+from holdfast.lab.experiments import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
@@ -146,4 +146,4 @@ def panels(results: Results) -> list[Chart]:
     ]
 
 
-COUNTING = Experiment("counting", "Counting and sampling counting queries (Section 5)", run, section, panels)
+EXPERIMENT = Experiment("counting", "Counting and sampling counting queries (Section 5)", run, section, panels)

@@ -3,7 +3,7 @@
 from math import sqrt
 
 from holdfast.lab.attack import in_parallel
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, table
+from holdfast.lab.experiments import Experiment, Results, Size, short, table
 from holdfast.lab.experiments.sample_size import SizeGoal, least_rows
 from holdfast.lab.plots import Chart, Series
 from holdfast.session.planning import plan
@@ -93,4 +93,4 @@ def panels(results: Results) -> list[Chart]:
     return drawn
 
 
-LOOSENESS = Experiment("looseness", "Guarantees compared", run, section, panels)
+EXPERIMENT = Experiment("looseness", "Guarantees compared", run, section, panels)

@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import Releaser
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, spaced, table
+from holdfast.lab.experiments import Experiment, Results, Size, spaced, table
 from holdfast.lab.plots import Chart, Level, Series
 from holdfast.lab.populations import Marked, Universe
 from holdfast.mechanisms.coins import Coins
@@ -116,4 +116,4 @@ def panels(results: Results) -> list[Chart]:
     return drawn
 
 
-LOWER_BOUND = Experiment("lower_bound", "The lower bound: telling coins apart", run, section, panels)
+EXPERIMENT = Experiment("lower_bound", "The lower bound: telling coins apart", run, section, panels)

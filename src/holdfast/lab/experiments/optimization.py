@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from holdfast.guarantees.mathematics import sizes
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullGradient
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
+from holdfast.lab.experiments import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.optimize.descent import CoinChoice, Contest, Descent
 from holdfast.optimize.gradient import CoinGradient
@@ -215,14 +215,19 @@ def slopes(results: Results) -> dict[str, dict[str, float]]:
             rows = [row for row in results[where] if row["kind"] == kind]
             over[f"{name}: required"] = slope([row[name] for row in rows], [row["answers"] for row in rows])
             over[f"{name}: previous"] = slope([row[name] for row in rows], [row["previous evaluated"] for row in rows])
-        ours = [row for row in results["measured"] if row["kind"] == kind and not row["full"]]
-        in_alpha = [row for row in ours if row["d"] == 2]
-        most = max({row["alpha"] for row in ours}, key=lambda a: sum(row["alpha"] == a for row in ours))
-        in_d = [row for row in ours if row["alpha"] == most]
-        over["alpha: measured"] = slope([r["alpha"] for r in in_alpha], [r["evaluations"] for r in in_alpha])
-        over["d: measured"] = slope([r["d"] for r in in_d], [r["evaluations"] for r in in_d])
+        for name in ("alpha", "d"):
+            rows = _measured(results, kind, name)
+            over[f"{name}: measured"] = slope([row[name] for row in rows], [row["evaluations"] for row in rows])
         found[kind] = over
     return found
+
+
+def _measured(results: Results, kind: str, over: str) -> list[Results]:
+    """Return what was measured over alpha, in two dimensions, or over d, at the alpha tried in most of them."""
+    ours = [row for row in results["measured"] if row["kind"] == kind and not row["full"]]
+    most = max({row["alpha"] for row in ours}, key=lambda a: sum(row["alpha"] == a for row in ours))
+    rows = [row for row in ours if (row["d"] == 2 if over == "alpha" else row["alpha"] == most)]
+    return sorted(rows, key=lambda row: float(row[over]))
 
 
 def section(results: Results) -> str:
@@ -279,21 +284,11 @@ def section(results: Results) -> str:
 
 def panels(results: Results) -> list[Chart]:
     """Draw what was measured over alpha and over d, and what is required over alpha."""
-
-    def tried(kind: str, over: str) -> list[Results]:
-        ours = [row for row in results["measured"] if row["kind"] == kind and not row["full"]]
-        if over == "alpha":
-            rows = [row for row in ours if row["d"] == 2]
-        else:
-            most = max({row["alpha"] for row in ours}, key=lambda a: sum(row["alpha"] == a for row in ours))
-            rows = [row for row in ours if row["alpha"] == most]
-        return sorted(rows, key=lambda row: float(row[over]))
-
     drawn = []
     for over, label in (("alpha", "excess α"), ("d", "dimension d")):
         series = []
         for kind in KINDS:
-            rows = tried(kind, over)
+            rows = _measured(results, kind, over)
             y = [row["evaluations"] for row in rows]
             low = [max(1, row["too_few"]) * row["d"] for row in rows]
             one = Series(kind, [row[over] for row in rows], y, low, y, style=STYLE[kind], bars=True)
@@ -315,4 +310,4 @@ def panels(results: Results) -> list[Chart]:
     return drawn
 
 
-OPTIMIZATION = Experiment("optimization", "Convex optimization (Section 6)", run, section, panels)
+EXPERIMENT = Experiment("optimization", "Convex optimization (Section 6)", run, section, panels)

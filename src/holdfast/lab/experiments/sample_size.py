@@ -27,7 +27,7 @@ from holdfast.lab.analysts import ANALYSTS, Analyst, HillClimber, PersistentAtta
 from holdfast.lab.attack import attack, in_parallel, run_world
 from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser
 from holdfast.lab.contenders import MechanismContender
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, slope, table
+from holdfast.lab.experiments import Experiment, Results, Size, slope, table
 from holdfast.lab.plots import Chart, Series, guide
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
@@ -308,4 +308,4 @@ def panels(results: Results) -> list[Chart]:
     return drawn
 
 
-SAMPLE_SIZE = Experiment("sample_size", "Rows needed under attack", run, section, panels)
+EXPERIMENT = Experiment("sample_size", "Rows needed under attack", run, section, panels)

@@ -14,7 +14,7 @@ import numpy as np
 from holdfast.lab.analysts import ANALYSTS
 from holdfast.lab.attack import attack, in_parallel
 from holdfast.lab.baselines import FullGaussian, Releaser
-from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
+from holdfast.lab.experiments import Experiment, Results, Size, table
 from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms.coins import Coins
 
@@ -110,4 +110,4 @@ def panels(results: Results) -> list[Chart]:
     return drawn
 
 
-SAMPLING = Experiment("sampling", "Sampling does not compromise accuracy", run, section, panels)
+EXPERIMENT = Experiment("sampling", "Sampling does not compromise accuracy", run, section, panels)
