@@ -9,9 +9,8 @@ except ImportError as missing:
         "Estimators need the package scikit-learn; install it with: pip install 'holdfast[sklearn]'."
     ) from missing
 
-from holdfast.sklearn.board_scorer import BoardScorer, board_scorer
 from holdfast.sklearn.estimators import ClippedFeatures, HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
-from holdfast.sklearn.scorer import Scorer, calibration, confusion, scorer
+from holdfast.sklearn.scorer import BoardScorer, Scorer, board_scorer, calibration, confusion, scorer
 
 __all__ = [
     "BoardScorer",

@@ -12,6 +12,9 @@ beyond. A search whose guesses hold costs next to nothing, however long it is.
 `confusion` and `calibration` show how a classifier errs: one histogram counts the rows in each cell (actual and
 predicted label), for the price of one answer per cell. Precision, recall and F1 are ratios of these shares; their
 ranges over all values that the four intervals allow hold together with all other answers of the session.
+
+`board_scorer(board, cases, ids)` submits to a board what the model predicts for its cases, which are public: the board
+reveals a score only if it is better than all before, and the search selects the model that climbed highest.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +28,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from holdfast import check
+from holdfast.board import Board
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.statistic import TOO_HIGH, TOO_LOW
 from holdfast.questions.answer import Answer
 from holdfast.questions.check import ERRORS, CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.mean import GroupsAnswer
+from holdfast.questions.submit import SubmitAnswer, metric_of
 from holdfast.session.session import Session
 from holdfast.sklearn.estimators import Label
 
@@ -107,9 +112,8 @@ class Scorer:
         target = pl.Series(labels.tolist() if labels.dtype.kind == "O" else labels)  # objects: texts or missing values
         row_values = np.asarray(score(pl.DataFrame(columns | {self.target: target})), dtype=np.float64)
         held, within = self.session.plan.terms.rows, None if self.metric in SHARES else (0.0, self.most)
-        spread = max(
-            float(row_values.std()), self.most / sqrt(row_values.size)
-        )  # a mean is not more precise than one row's worth
+        least_spread = self.most / sqrt(row_values.size)  # a mean is not more precise than one row's worth
+        spread = max(float(row_values.std()), least_spread)
         guess, margin = float(row_values.mean()), ERRORS * spread * sqrt(1 / row_values.size + 1 / held)
         if guess - margin <= 0 and guess + margin >= self.most:
             raise InvalidArgument(
@@ -143,17 +147,14 @@ class Scorer:
 
     def _area(self, estimator: Predictor) -> Answer:
         """Rank by the probability of the positive label or, without one, by the decision mapped to [0, 1]."""
-        within, known = (0.0, 1.0), self._known
-        if hasattr(estimator, "predict_proba"):
-            chance = lambda rows: self.probability(estimator, rows)  # noqa: E731
-            return self.session.auc(chance, self._positive, within=within, where=known)
 
         def squeezed(rows: pl.DataFrame) -> Array:
             ranking = cast(Classifier, estimator)
             decisions: Array = np.asarray(ranking.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
             return np.asarray(expit(decisions if self.positive == ranking.classes_[-1] else -decisions))
 
-        return self.session.auc(squeezed, self._positive, within=within, where=known)
+        score = (lambda rows: self.probability(estimator, rows)) if hasattr(estimator, "predict_proba") else squeezed
+        return self.session.auc(score, self._positive, within=(0.0, 1.0), where=self._known)
 
     def _positive(self, rows: pl.DataFrame) -> pl.Series:
         found: pl.Series = rows.get_column(self.target) == self.positive
@@ -396,14 +397,8 @@ def calibration(
 
     Parameters
     ----------
-    session
-        What is asked.
-    estimator
-        A fitted classifier.
-    features, target
-        As for `scorer`.
-    positive
-        The label that counts as positive.
+    session, estimator, features, target, positive
+        As for `confusion`.
     bins
         How many bins of equal width.
 
@@ -425,3 +420,76 @@ def calibration(
         return np.asarray(middles)[np.minimum((chance * bins).astype(np.int64), bins - 1)]
 
     return session.mean(positive_label, by=predicted, groups=middles)
+
+
+# -- on a board -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class BoardScorer:
+    """A callable for `scoring=`; greater is better, as scikit-learn expects.
+
+    Parameters
+    ----------
+    board, cases, ids, positive, by
+        As for `board_scorer`.
+    answers
+        The responses to all submissions so far.
+    """
+
+    board: Board = field(repr=False)
+    cases: ArrayLike = field(repr=False)
+    ids: ArrayLike = field(repr=False)
+    positive: Label = True  # which label counts as true, where probabilities are scored
+    by: str | None = None
+    answers: list[SubmitAnswer] = field(default_factory=list, repr=False)
+
+    def __call__(self, estimator: Predictor, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
+        """Submit what the estimator predicts; X and y are ignored.
+
+        Returns the worse end of the cell that the board reveals (negated if less is better); if it reveals no cell, the
+        worst value of the metric, since nothing else is known about a submission that was no better.
+        """
+        answer = self.board.submit({"id": np.asarray(self.ids), **self._predictions(estimator)}, by=self.by)
+        self.answers.append(answer)
+        low, high = answer.cell if answer.improved else answer.bounds
+        return low if answer.higher else -high
+
+    def _predictions(self, estimator: Predictor) -> dict[str, Any]:
+        metric = metric_of(self.board.ladder)
+        if not metric.rule.probability:
+            return {"prediction": np.asarray(estimator.predict(self.cases))}
+        classifier = cast(Classifier, estimator)
+        known, chances = list(classifier.classes_), np.asarray(classifier.predict_proba(self.cases))
+        if metric.classes:  # a class the model has never seen has probability 0
+            unseen = np.zeros(len(chances))
+            return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
+        return {"prediction": chances[:, known.index(self.positive)]}
+
+
+def board_scorer(
+    board: Board, cases: ArrayLike, ids: ArrayLike, *, positive: Label = True, by: str | None = None
+) -> BoardScorer:
+    """Return a scorer for scikit-learn that submits to a board.
+
+    Parameters
+    ----------
+    board
+        The board; it must have labels.
+    cases
+        The public features of its rows.
+    ids
+        The ids of the same rows, in the same order.
+    positive
+        The label whose probability log loss and Brier scores use.
+    by
+        Who submits.
+
+    Returns
+    -------
+    BoardScorer
+        A callable for `scoring=`.
+    """
+    if board.ladder.terms.target is None:
+        raise InvalidArgument("board must have labels: a model's predictions are compared with them.", name="board")
+    return BoardScorer(board, cases, ids, positive, by)
