@@ -8,7 +8,7 @@ identically distributed, h replaces chi, and h (mu (1-mu) + h) replaces chi mu (
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, inf, log, sqrt
+from math import inf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -167,24 +167,6 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
 def widen_group(posterior: Interval, share: float, *, chi: float) -> Interval:
     """Return the interval for the mean of a group with at least this posterior share, by Theorem 1 for groups."""
     return widen(posterior, chi=chi / (share - chi)) if share > chi else (0.0, 1.0)
-
-
-@theorem("here (p = 1)", proof="posterior.md")
-def first_moment(n: int, charge: float, mass: float) -> float:
-    """Return a bound on E[W | S], the p = 1 form of `sigma`.
-
-    Statement
-        E W <= A (exp(V/A) - 1), A and V as in `sigma`.
-
-    Not covered
-        Tails: by Markov alone it gives 1/beta.
-
-    >>> round(first_moment(1000, 1, 0.25), 6)
-    0.001002
-    """
-    e0 = n / (n - 1) ** 2
-    A = n * mass * (1 - mass) / (1 - 2 * mass) ** 2
-    return A * (exp(e0 * charge / A) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)

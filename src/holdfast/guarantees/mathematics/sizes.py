@@ -54,12 +54,6 @@ def _rows(ell: int, least: float, eps0: float, replacement: bool = False) -> int
     return max(ell, ceil(ell * expm1(least) / expm1(eps0)))
 
 
-def a1_noise(size: Size, *, n: int, replacement: bool = False) -> float:
-    """Return the scale of A1's Laplace noise on n rows: 1/(ell eps')."""
-    invert = privacy.epsilon_with_replacement if replacement else privacy.epsilon_without_replacement
-    return 1 / (size.ell * invert(size.epsilon_per_query, ell=size.ell, n=n))
-
-
 @theorem("Fish, Reyzin and Rubinstein, thm:sampling_thm, exact price", proof="paper-sizes.md")
 def a3(alpha: float, beta: float, k: int) -> Size:
     """Return the rows with which one randomized row each answers k sampling counting queries.
@@ -316,29 +310,3 @@ def _steps(alpha: float, convex: float, strongly: float, diameter: float, gradie
         return ceil(convex * diameter**2 * gradient**2 / alpha**2)
     x = strongly * gradient**2 / (strong * alpha)
     return ceil(2 * x * (1 + log(2 * x))) if x >= 0.5 else 1
-
-
-@theorem("sample splitting: Hoeffding and a union over k", proof="concentration.md")
-def split(alpha: float, beta: float, k: int) -> Size:
-    """Return the rows with which k queries, each on rows of its own, are accurate.
-
-    Statement
-        log(2k/beta)/(2 alpha^2) fresh rows per query.
-
-    Not covered
-        Using a row twice.
-
-    >>> split(0.1, 0.05, 1000).n
-    530000
-    """
-    check.probability(alpha=alpha, beta=beta)
-    check.whole(k=k)
-    ell = ceil(log(2 * k / beta) / (2 * alpha**2))
-    return Size(k * ell, ell, 0.0)
-
-
-def split_margin(beta: float, *, k: int, n: int) -> float:
-    """Return the error of splitting n rows over k queries, at most 1."""
-    check.probability(beta=beta)
-    check.whole(k=k, n=n)
-    return min(1.0, sqrt(log(2 * k / beta) / (2 * (n // k)))) if n >= k else 1.0

@@ -15,7 +15,9 @@ def a1_fails(size: sizes.Size, n: int, demand: privacy.Demand, *, replacement: b
     """Union bound on the chance that one of its answers strays by more than alpha_S, a query."""
     half = demand.alpha_on_sample / 2
     sampling = 2 * exp(-2 * size.ell * half**2)
-    return sampling + exp(-half / sizes.a1_noise(size, n=n, replacement=replacement))
+    invert = privacy.epsilon_with_replacement if replacement else privacy.epsilon_without_replacement
+    noise = 1 / (size.ell * invert(size.epsilon_per_query, ell=size.ell, n=n))
+    return sampling + exp(-half / noise)
 
 
 @pytest.mark.parametrize("replacement", [False, True])
@@ -52,27 +54,14 @@ def test_averages_of_flips_ask_for_all_their_flips():
     assert 2 * exp(-size.ell * 0.1**2 / 2) <= 0.05 / 200
 
 
-@pytest.mark.parametrize(("alpha", "beta", "k"), GOALS)
-def test_splitting_needs_what_hoeffding_says(alpha, beta, k):
-    size = sizes.split(alpha, beta, k)
-    assert size.n == k * size.ell
-    assert 2 * k * exp(-2 * size.ell * alpha**2) <= beta * (1 + 1e-9)
-    assert sizes.split_margin(beta, k=k, n=size.n) <= alpha * (1 + 1e-12)
-
-
-def test_splitting_too_few_rows_says_nothing():
-    assert sizes.split_margin(0.05, k=10, n=9) == 1.0
-    assert sizes.split_margin(0.05, k=10, n=10) == 1.0
-
-
-@pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.split, sizes.scq_by_cq])
+@pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.scq_by_cq])
 @pytest.mark.parametrize("wrong", [(0.0, 0.1, 5), (0.1, 1.0, 5), (0.1, 0.1, 0), (1.5, 0.1, 5)])
 def test_nonsense_is_refused(size, wrong):
     with pytest.raises(InvalidArgument, match="must be"):
         size(*wrong)
 
 
-@pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.split, sizes.scq_by_cq])
+@pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.scq_by_cq])
 def test_more_is_dearer(size):
     plain = size(0.1, 0.05, 1000).n
     assert size(0.09, 0.05, 1000).n > plain
