@@ -12,7 +12,7 @@ from holdfast.guarantees.guarantee import AnswerGuarantee, Planning, around, rat
 from holdfast.guarantees.mathematics import privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
-from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic
+from holdfast.guarantees.statistic import Interval, Release, Statistic
 from holdfast.guarantees.terms import Fits, Goal, Terms
 
 
@@ -60,9 +60,8 @@ class DifferentialPrivacy(NoisyGuarantee):
 
     def share(self, release: Release, part: int) -> Interval:
         """The noisy mean ± the margin."""
-        if not isinstance(release, NoisyMeans):
-            raise self.cannot_certify(type(release).__name__)
-        return around(release.means[part], self.terms.margin + release.grid)
+        noisy = self.noisy(release)
+        return around(noisy.means[part], self.terms.margin + noisy.grid)
 
     @property
     def fits(self) -> Fits:

@@ -24,7 +24,7 @@ from holdfast.guarantees.mathematics import exchange, privacy, special
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.shares import level
-from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, grid_bits
+from holdfast.guarantees.statistic import Interval, Release, Statistic, grid_bits
 from holdfast.guarantees.terms import NOTHING, Amounts, Goal, Terms
 
 
@@ -86,23 +86,18 @@ class Scans(AnswerGuarantee):
 
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; grid rounding is added before and after widening."""
-        return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
+        return _outward(self.widen(self._mean(release, part)), self.noisy(release).grid)
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
         share, total = self._mean(release, 2 * part), self._mean(release, 2 * part + 1)
         if share[0] <= 0:
             return EVERYTHING
-        return _outward(self.widen_group(ratio(total, share), share[0]), self._noisy(release).grid)
+        return _outward(self.widen_group(ratio(total, share), share[0]), self.noisy(release).grid)
 
     def _mean(self, release: Release, part: int) -> Interval:
-        noisy = self._noisy(release)
+        noisy = self.noisy(release)
         return around(noisy.means[part], noisy.scale * _quantile(self.level) + noisy.grid)
-
-    def _noisy(self, release: Release) -> NoisyMeans:
-        if not isinstance(release, NoisyMeans):
-            raise self.cannot_certify(type(release).__name__)
-        return release
 
 
 class GaussianScans(Scans):

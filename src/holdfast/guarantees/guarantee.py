@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.mathematics.shares import ratio_range
-from holdfast.guarantees.statistic import Interval, OfGroup, Release, SingleFlips, Statistic, Tally, clip
+from holdfast.guarantees.statistic import Interval, NoisyMeans, OfGroup, Release, SingleFlips, Statistic, Tally, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Fits, Goal, Reading, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better
@@ -457,6 +457,12 @@ class AnswerGuarantee(Guarantee):
     def tally(self, release: Release) -> Tally:
         """Return the `release` if it is a tally; refuse to certify others."""
         if not isinstance(release, Tally):
+            raise self.cannot_certify(type(release).__name__)
+        return release
+
+    def noisy(self, release: Release) -> NoisyMeans:
+        """Return the `release` if it is noisy means; refuse to certify others."""
+        if not isinstance(release, NoisyMeans):
             raise self.cannot_certify(type(release).__name__)
         return release
 

@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import (
     laplace_radius,
 )
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
-from holdfast.guarantees.statistic import Interval, NoisyMeans, OfGroup, Release, Statistic, Tally, refuse_noise
+from holdfast.guarantees.statistic import Interval, OfGroup, Release, Statistic, Tally, refuse_noise
 from holdfast.guarantees.terms import Fits, Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # with fewer rows per outcome, answers are mostly noise
@@ -241,13 +241,11 @@ class Information(AnswerGuarantee):
 
     def _on_sample(self, release: Release, part: int) -> Interval:
         """Return the interval for a mean on the sample from its noisy answer: noise, its grid, and subsampling."""
-        if not isinstance(release, NoisyMeans):
-            raise self.cannot_certify(type(release).__name__)
-        level = self.level / 2
-        radius = laplace_radius(release.scale, level) + release.grid
-        if release.draws < self.terms.rows:
-            radius += hoeffding_radius(release.draws, level)
-        return around(release.means[part], radius)
+        noisy, level = self.noisy(release), self.level / 2
+        radius = laplace_radius(noisy.scale, level) + noisy.grid
+        if noisy.draws < self.terms.rows:
+            radius += hoeffding_radius(noisy.draws, level)
+        return around(noisy.means[part], radius)
 
     @cached_property
     def coin_mass(self) -> float:

@@ -346,7 +346,6 @@ class OwnObjective:
 
     loss: "Loss"
     ranges: Ranges
-    value_limits: Interval
 
     @classmethod
     def of(cls, loss: "Loss", schema: Schema, domain: Domain) -> "OwnObjective":
@@ -366,9 +365,8 @@ class OwnObjective:
         if min(extra.values()) < 0:
             raise InvalidArgument("l2 and curvature must be at least 0.")
         gradient = min(steepest, lipschitz)
-        limits = (min(0.0, values[0]), max(0.0, values[1]))
-        ranges = Ranges(lows, highs, limits, gradient, gradient, extra["l2"] + extra["curvature"])
-        objective = cls(loss, ranges, limits)
+        ranges = Ranges(lows, highs, with_zero(values), gradient, gradient, extra["l2"] + extra["curvature"])
+        objective = cls(loss, ranges)
         objective._try(schema, domain)
         return objective
 
@@ -420,11 +418,11 @@ class OwnObjective:
     def values(self, rows: Rows, point: Vector) -> Vector:
         """One loss per row."""
         assert isinstance(rows, pl.DataFrame)
-        return _evaluate(self.loss.values, rows, point, (), self.value_limits[1])
+        return _evaluate(self.loss.values, rows, point, (), self.ranges.values[1])
 
     def values_at(self, point: Vector) -> Interval:
         """The declared range, at every point."""
-        return self.value_limits
+        return self.ranges.values
 
     def coefficients(self, point: Vector) -> dict[str, float] | None:
         """None: only the author of the loss knows what the coordinates mean."""

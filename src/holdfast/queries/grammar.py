@@ -239,21 +239,13 @@ class Translator:
         else:
             part, (value,) = name.upper(), self.children(parsed, depth, "this")
         part = _PART_NAMES.get(part, part)
-        if part not in functions.EXTRACT_PARTS:
-            raise InvalidQuery(f"EXTRACT supports {', '.join(sorted(functions.EXTRACT_PARTS))}; got {part}.")
-        if part in functions.CLOCK_PARTS and value.type is Type.DATE:
-            raise InvalidQuery(f"EXTRACT({part}) takes a timestamp; '{value}' is a date.")
-        return replace(_applied("EXTRACT", [value]), value=part)
+        return _part_of("EXTRACT", part, value, functions.EXTRACT_PARTS, f"EXTRACT({part})")
 
     def truncate(self, parsed: "Parsed", depth: int) -> Node:
         """Read DATE_TRUNC."""
         (value,) = self.children(parsed, depth, "this")
         part = str(parsed.args["unit"].name).upper()
-        if part not in functions.TRUNCATE_PARTS:
-            raise InvalidQuery(f"DATE_TRUNC supports {', '.join(sorted(functions.TRUNCATE_PARTS))}; got {part}.")
-        if part in functions.CLOCK_PARTS and value.type is Type.DATE:
-            raise InvalidQuery(f"DATE_TRUNC('{part.lower()}') takes a timestamp; '{value}' is a date.")
-        return replace(_applied("DATE_TRUNC", [value]), value=part)
+        return _part_of("DATE_TRUNC", part, value, functions.TRUNCATE_PARTS, f"DATE_TRUNC('{part.lower()}')")
 
     def difference(self, parsed: "Parsed", depth: int) -> Node:
         """Read DATE_DIFF."""
@@ -307,6 +299,15 @@ def _added(sign: str, left: Node, right: Node) -> Node:
     if left.op not in (*_SIGNS.values(), SUM):
         return two
     return Node(SUM, (*left.args, two.args[1]), (left.value or left.op) + sign, two.type, two.nullable)
+
+
+def _part_of(op: str, part: str, value: Node, known: frozenset[str], called: str) -> Node:
+    """Return the checked node of an operation on a part of a date or a timestamp; `called` is how it is written."""
+    if part not in known:
+        raise InvalidQuery(f"{op} supports {', '.join(sorted(known))}; got {part}.")
+    if part in functions.CLOCK_PARTS and value.type is Type.DATE:
+        raise InvalidQuery(f"{called} takes a timestamp; '{value}' is a date.")
+    return replace(_applied(op, [value]), value=part)
 
 
 def _applied(op: str, args: list[Node]) -> Node:

@@ -73,15 +73,6 @@ class Measure(Composed):
         """Return each row's outcome; NaN outside the group."""
         return self._values(row_values[0], None if self.where is None else booleans(row_values[1]))
 
-    def _bare_column(self) -> str | None:
-        """Return the column, if all that is asked about is one whose values may be missing."""
-        if self.where is not None or not self.value.nullable or len(self.value.columns) != 1:
-            return None
-        (name,) = self.value.columns
-        if self.value.text not in (identifier(name), str(pl.col(name))):
-            return None
-        return identifier(name)
-
     def _where_text(self) -> str:
         return "" if self.where is None else f" where {self.where.text}"
 
@@ -113,18 +104,25 @@ class Share(Measure):
         return yes if inside is None else nan_unless(inside, yes)
 
 
+class OfNumber(Measure):
+    """What a number is. Rows without one do not count."""
+
+    @cached_property
+    def incomplete(self) -> str | None:  # type: ignore[override]
+        """The column, if all that is asked about is one whose values may be missing."""
+        if self.where is not None or not self.value.nullable or len(self.value.columns) != 1:
+            return None
+        (name,) = self.value.columns
+        return identifier(name) if self.value.text in (identifier(name), str(pl.col(name))) else None
+
+
 @dataclass(frozen=True)
-class Mean(Measure):
+class Mean(OfNumber):
     """The mean of a number, clipped to declared bounds. Rows without a value, or outside `where`, do not count."""
 
     value: RowFunction
     bounds: tuple[float, float] = (0.0, 1.0)
     where: RowFunction | None = None
-
-    @cached_property
-    def incomplete(self) -> str | None:  # type: ignore[override]
-        """The column, if only rows that have a value in it count."""
-        return self._bare_column()
 
     @cached_property
     def statistic(self) -> Statistic:
@@ -182,17 +180,12 @@ class Total(Mean):
 
 
 @dataclass(frozen=True)
-class AtMost(Measure):
+class AtMost(OfNumber):
     """How often a value is at most `threshold`, among rows that have one: what quantiles ask."""
 
     value: RowFunction
     threshold: float
     where: RowFunction | None = None
-
-    @cached_property
-    def incomplete(self) -> str | None:  # type: ignore[override]
-        """The column, if only rows that have a value in it count."""
-        return self._bare_column()
 
     @cached_property
     def statistic(self) -> Statistic:
