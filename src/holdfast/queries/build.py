@@ -52,18 +52,8 @@ def build_mean(
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
 
     The bounds of a boolean query are (0, 1); `within` may be left out or say just that. Other bounds are refused,
-    because nobody means to clip or stretch yes and no.
-
-    Parameters
-    ----------
-    query
-        What to average: text, a Polars expression or a function.
-    schema
-        The columns of the data.
-    within
-        The declared range of a number; values outside it are clipped.
-    where
-        A condition: only rows for which it is true count.
+    because nobody means to clip or stretch yes and no. Values outside them are clipped; only rows for which `where` is
+    true count.
     """
     bounds = None if within is None else check.within("within", within)
     if isinstance(query, str) and (where is None or isinstance(where, str)):

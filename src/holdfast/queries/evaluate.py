@@ -119,18 +119,8 @@ def in_pieces(
 ) -> list[Piece]:
     """Evaluate all rows at once; if that fails, each half separately, so that a failing row affects no other.
 
-    Parameters
-    ----------
-    value
-        Gives one value per row.
-    failures
-        The exceptions that count as failures; others propagate.
-    missing
-        Gives the value of a failing row, for this many rows (one or none).
-
-    Returns
-    -------
-    The values of consecutive rows, in order.
+    `missing` gives the value of a failing row, for this many rows (one or none); exceptions other than `failures`
+    propagate. Returns the values of consecutive rows, in order.
     """
     try:
         return [in_own_context(value, rows)]
@@ -254,15 +244,7 @@ def nan_unless(inside: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.fl
 
 
 def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
-    """Return how many steps Polars takes. An argument that is mentioned repeatedly is evaluated only once.
-
-    Parameters
-    ----------
-    node
-        The checked tree.
-    weight
-        How much the step of one node counts.
-    """
+    """Return how many steps of this `weight` Polars takes. An argument mentioned repeatedly is evaluated only once."""
     if not node.args:
         return weight(node)
     operation, of_arguments = OPERATIONS[node.op], 0
@@ -317,21 +299,11 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """A tree of comparisons, AND, OR and NOT, as a function of columns and of the numbers that it compares with.
-
-    Parameters
-    ----------
-    values
-        From those numbers and the columns to one value per row.
-    literals
-        The numbers in the tree, in order.
-    doubles
-        For each of them whether it is compared with a float.
-    """
+    """A tree of comparisons, AND, OR and NOT, as a function of columns and of the numbers that it compares with."""
 
     values: OnNumbersAndColumns
-    literals: tuple[int | float, ...]
-    doubles: tuple[bool, ...]
+    literals: tuple[int | float, ...]  # the numbers in the tree, in order
+    doubles: tuple[bool, ...]  # for each of them whether it is compared with a float
 
     def at(self, numbers: Iterable[int | float]) -> OnColumns:
         """Return the function of columns that compares with these numbers, in double precision if either is a float.

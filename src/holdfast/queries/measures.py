@@ -218,20 +218,13 @@ def about(measure: Composed) -> str:
 class Quadratic(Composed):
     """The mean of a form of one or two values, each rescaled to [0, 1].
 
-    Parameters
-    ----------
-    measures
-        The values: shares, means, or the mean of one group. A row that lacks one of them, or is outside `where` or the
-        group, does not count.
-    form
-        The function of them; with one value, of X alone.
-    everywhere
-        Whether such rows count after all, as 0, so that the mean is over all rows.
+    A value is a share, a mean, or the mean of one group. A row that lacks one of them, or is outside `where` or the
+    group, does not count.
     """
 
     measures: tuple[Composed, ...]
-    form: QuadraticForm
-    everywhere: bool = False
+    form: QuadraticForm  # of one value: of X alone
+    everywhere: bool = False  # whether such rows count after all, as 0, so that the mean is over all rows
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
@@ -288,22 +281,16 @@ _ONE = OneMean()
 class Sliced(Composed):
     """How much of one slice of a number's range lies below the number; 0 for rows that do not count.
 
-    Parameters
-    ----------
-    measure
-        The mean that is asked for.
-    edges
-        Where its range is cut, rescaled to [0, 1], both ends included; empty if that is found out first.
-    place
-        Which slice; -1: whether the row counts at all.
-    cuts
-        Where the caller cut the range, in its own units, for the text.
+    The range of the mean that is asked for is cut at `edges`, rescaled to [0, 1], both ends included; there are none if
+    that is found out first.
     """
 
     measure: Composed
     edges: tuple[float, ...]
-    place: int = 0
-    cuts: tuple[float, ...] = field(default=(), compare=False)
+    place: int = 0  # which slice; -1: whether the row counts at all
+    cuts: tuple[float, ...] = field(
+        default=(), compare=False
+    )  # where the caller cut, in units of the number: for the text
 
     @property
     def statistic(self) -> Statistic:

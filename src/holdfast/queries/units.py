@@ -196,15 +196,8 @@ class WholeUnit(Query):
 class Accepted(Composed):
     """A share or a mean in which a drawn row counts with a probability.
 
-    Parameters
-    ----------
-    measure
-        The share or the mean.
-    weight, largest
-        A number per row, and the largest it may be: a row counts with probability weight/largest. Larger weights count
-        as the largest, missing and negative ones as 0.
-    rows_per_unit, unit
-        The most rows of a unit; a draw counts with probability rows/rows_per_unit, so that all rows count equally.
+    By weight it is weight/largest: larger weights count as the largest, missing and negative ones as 0. With the most
+    rows that a unit has it is rows/rows_per_unit, so that all rows count equally.
     """
 
     measure: Measure

@@ -44,21 +44,11 @@ from holdfast.questions.question import (
 
 @dataclass(frozen=True)
 class Ranked(RowQuery):
-    """Outcomes: the steps of positives, lowest scores first; those of negatives; and rows that do not count.
+    """Outcomes: the steps of positives, lowest scores first; those of negatives; and rows that do not count."""
 
-    Parameters
-    ----------
-    score
-        The score, rescaled to [0, 1], and which rows count.
-    positive
-        Which rows are positive; a row for which that is not known does not count.
-    cuts
-        Where one step ends and the next begins, on the scale of [0, 1], increasing.
-    """
-
-    score: Share | Mean
-    positive: RowFunction
-    cuts: tuple[float, ...]
+    score: Share | Mean  # rescaled to [0, 1], and which rows count
+    positive: RowFunction  # a row for which it is not known does not count
+    cuts: tuple[float, ...]  # where one step ends and the next begins, in [0, 1], increasing
 
     @property
     def steps(self) -> int:

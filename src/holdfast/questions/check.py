@@ -370,14 +370,8 @@ def _margin(asked: Guess, rows: int, draws: int, value: float, found: _Found | N
 def usual_margin(deviation: float, counted: int, sampled: int | None = None, explored: int | None = None) -> float:
     """Return the margin of a guess in [0, 1] for which none is given: some standard errors of what it is compared with.
 
-    Parameters
-    ----------
-    deviation
-        The standard deviation of the values.
-    counted, sampled
-        How many held rows the guess is about at least, and how many of them are read, if not all.
-    explored
-        How many rows of the exploration part the guess comes from, if it does.
+    `deviation` is that of the values; the guess is about at least `counted` held rows, of which `sampled` are read, if
+    not all, and comes from so many `explored` ones, if it does.
     """
     # The held rows differ from the population, and a sample of them differs from the held rows.
     error = sqrt(1 / counted + (1 / sampled if sampled else 0.0))

@@ -28,16 +28,9 @@ class Imagined(Drawing):
     def of(
         cls, measures: tuple[Composed, ...], guarantee: Guarantee, *numbers: NDArray[Any], share: float = 1.0
     ) -> Self:
-        """Return rows that count, with these `numbers` for each measure, and others: a `share` of all rows count.
+        """Return rows that count, with these `numbers` for each measure, in its own units; and others.
 
-        Parameters
-        ----------
-        measures, guarantee
-            What is asked, and what certifies it.
-        numbers
-            For each measure its values, in its own units.
-        share
-            The share of the rows that count; the others have no value and are outside of every condition.
+        A `share` of all rows count; the others have no value and are outside of every condition.
         """
         values: list[RowValues] = []
         for one, each in zip(measures, numbers, strict=True):

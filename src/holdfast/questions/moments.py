@@ -113,20 +113,10 @@ def _quotient(
     seen: float = 1.0,
     limit: float = inf,
 ) -> Found:
-    """Return the quotient of two central means, and its range.
+    """Return the quotient of two central means, that of `above` over that of `form`, and its range.
 
-    Parameters
-    ----------
-    stages
-        The stages to ask.
-    above, form
-        The form whose mean is divided, and the one whose mean it is divided by.
-    below, seen
-        The interval of the mean of `form`, and its estimate.
-    parts
-        Draws, in ordinary answers, for a first estimate of the quotient, and then for each of the ends that follow.
-    limit
-        The largest absolute value that it can have.
+    `below` and `seen` are the interval and the estimate of the latter; `limit` is the largest absolute value that the
+    quotient can have. `parts` are draws, in ordinary answers: for its first estimate, then for each of its ends.
     """
     at = max(seen, SMALLEST)
     if below[1] <= 0:  # stages contradict each other, so they tell nothing about it
@@ -267,20 +257,12 @@ def moment(
     unit: Callable[..., float | Fraction],
     range_follows: bool = False,
 ) -> Kind[P, Answer]:
-    """Register a kind of question and return it.
+    """Register a kind of question with this signature, `of_one` or `of_two`, and return it.
 
-    Parameters
-    ----------
-    signature
-        The signature: `of_one` or `of_two`.
-    name, reads, gives
-        The name of the verb, the text of its questions, and the first sentence of its help.
-    work_out
-        Asks stages for the moment of values in [0, 1], and its range; the number of draws does not depend on the data.
-    unit
-        Gives the factor for a moment of values in [0, 1], from the spans of the declared ranges.
-    range_follows
-        Whether the range follows from the answer, and not from what is declared; then it is rounded outwards.
+    `reads` is the text of its questions, `gives` the first sentence of its help. `work_out` asks stages for the moment
+    of values in [0, 1], and its range; the number of draws does not depend on the data. `unit` gives the factor for it,
+    from the spans of the declared ranges. If `range_follows` from the answer, and not from what is declared, it is
+    rounded outwards.
     """
 
     @wraps(signature)

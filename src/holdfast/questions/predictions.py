@@ -236,20 +236,9 @@ def match(
 ) -> Matched:
     """Return the predictions of a table, one for each of the sorted `ids`, or refuse them.
 
-    Parameters
-    ----------
-    table
-        A column of ids, with the same name as on the board, and one of predictions.
-    ids
-        The ids of the board.
-    target
-        The name of the labels' column, which the column of predictions may have, too.
-    type_
-        The type that predictions must have.
-    classes
-        The classes that have a column each, by name; empty: there is only one column.
-    others
-        Sorted ids of rows that are not scored here, but need predictions, too.
+    The table has a column of ids, with the same name as on the board, and one of predictions, which may have the name
+    of the labels' column (`target`), or a column for each of `classes`. `others` are sorted ids of rows that are not
+    scored here, but need predictions, too.
     """
     if others is not None and others.len():
         every = pl.concat([ids, others.alias(ids.name)]).sort()

@@ -119,17 +119,7 @@ def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list
 
 
 def select(text: str, schema: Schema, rows: int) -> Selected:
-    """Return the questions of a SELECT over the table of a schema, or refuse it. Reads nothing.
-
-    Parameters
-    ----------
-    text
-        The statement.
-    schema
-        The columns, and what is declared of them.
-    rows
-        How many rows the table has, which is public.
-    """
+    """Return the questions of a SELECT over the table of a schema, which has so many `rows`, or refuse it."""
     return _Compiler(read_select(text), schema, rows).selected()
 
 

@@ -269,17 +269,7 @@ OF_GROUPS = 16  # at most this many ordinary answers' worth of draws: how many a
 
 
 def look_until(kind: str, context: Context, query: Query, until: float) -> Question:
-    """Return the first look at the query; each answer says what the next one is, until the margin is reached.
-
-    Parameters
-    ----------
-    kind
-        The kind of the answers.
-    context, query
-        What is asked.
-    until
-        The margin to reach, in the query's units.
-    """
+    """Return the first look at the query; each answer says what the next one is, until the margin is reached."""
     check.positive(until=until)
     if query.identity is None:
         raise InvalidArgument(
@@ -395,20 +385,11 @@ def in_slices(
     size: int = 1,
     text: str | None = None,
 ) -> Question:
-    """Return the question about every slice of a number, with as many draws in all as it has without slices.
+    """Return the question about every slice of a number, with as many `draws` in all as it has without slices.
 
-    Parameters
-    ----------
-    kind, context, draws
-        The kind of the question, and how many draws an ordinary answer has.
-    sliced
-        The mean, that of each group, or the difference of two, and its cuts; without any, they are found out first.
-    report
-        Returns the result, from what was found of all rows or of each group.
-    size
-        How many units of the answer are one unit of the number.
-    text
-        The question in words, if not the text of `sliced`.
+    `sliced` is the mean, that of each group, or the difference of two, and its cuts; without any, they are found out
+    first. `report` returns the result, from what was found of all rows or of each group. One unit of the number is
+    `size` units of the answer; `text` is the question in words, if not that of `sliced`.
     """
     context.answering.supports_slices()
     if draws < LEAST:

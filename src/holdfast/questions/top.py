@@ -83,14 +83,8 @@ class Branch:
     def split(self, alphabet: Alphabet, ways: int, longest: int) -> "list[Branch]":
         """Return the branches that it divides into: none if it is spelled out, or if nothing tells its texts apart.
 
-        Parameters
-        ----------
-        alphabet
-            The characters that are told apart.
-        ways
-            The largest number of branches to return.
-        longest
-            After a prefix of this many characters, only texts that end there are told apart from texts that go on.
+        There are at most so many `ways`. After a prefix of `longest` characters, only texts that end there are told
+        apart from texts that go on.
         """
         if self.spelled_out:
             return []
