@@ -329,8 +329,5 @@ def _entropy(b: Vector) -> Vector:
     return binary
 
 
-_PLANNERS: dict[str, Callable[[Goal], InformationTerms | None]] = {
-    "coins": _planned_coins,
-    "laplace": _planned_laplace,
-}
+_PLANNERS: dict[str, Callable[[Goal], InformationTerms | None]] = {"coins": _planned_coins, "laplace": _planned_laplace}
 GUARANTEES.register(Information.name, Information)

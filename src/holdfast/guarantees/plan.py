@@ -262,10 +262,7 @@ class Plan:
             return self.sentence
         parts = [self.sentence, _text(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)]
         if self.readings:
-            parts += [
-                self.other_ways,
-                _text(READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)),
-            ]
+            parts += [self.other_ways, _text(READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5))]
         return "\n\n".join(parts)
 
     __repr__ = __str__

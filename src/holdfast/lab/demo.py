@@ -280,12 +280,7 @@ def _compared(call: str, population: float, answer: Answer, seconds: float) -> T
 
 
 def to_json(
-    demo: Demo,
-    session: Session,
-    tour: list[TourAnswer],
-    flips: TourAnswer,
-    discovery: Discovery,
-    act: "SecondAct",
+    demo: Demo, session: Session, tour: list[TourAnswer], flips: TourAnswer, discovery: Discovery, act: "SecondAct"
 ) -> dict[str, Any]:
     """Return all numbers of a run as plain JSON values."""
     return {

@@ -43,11 +43,7 @@ def rowwise(query: QueryLike, schema: Schema) -> RowFunction:
 
 
 def build_mean(
-    query: QueryLike,
-    schema: Schema,
-    *,
-    within: tuple[float, float] | None = None,
-    where: QueryLike | None = None,
+    query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
 ) -> Share | Mean:
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
 
@@ -125,13 +121,7 @@ def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
     return f"To declare it once, open the session with {what}={{{pairs}}}.{published if what == 'categories' else ''}"
 
 
-def build_at_most(
-    query: QueryLike,
-    threshold: float,
-    schema: Schema,
-    *,
-    where: QueryLike | None = None,
-) -> AtMost:
+def build_at_most(query: QueryLike, threshold: float, schema: Schema, *, where: QueryLike | None = None) -> AtMost:
     """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`)."""
     check.number(threshold=threshold)
     value = rowwise(query, schema)

@@ -58,11 +58,7 @@ class Metric:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        within: Interval | None = None,
-        clip: float | None = None,
-        classes: Sequence[str] | None = None,
+        cls, name: str, within: Interval | None = None, clip: float | None = None, classes: Sequence[str] | None = None
     ) -> "Metric":
         """Return the metric of this name; refuse options that it does not take, or needs and lacks."""
         check.one_of("metric", name, tuple(METRICS))

@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from holdfast import notebook
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.node import time_literal
-from holdfast.questions.estimate import (
-    TOO_FEW,
-    Estimate,
-    Interval,
-    interval_bar,
-    write_bound,
-)
+from holdfast.questions.estimate import TOO_FEW, Estimate, Interval, interval_bar, write_bound
 from holdfast.questions.plot import Panel, Picture, Pictured, picture_lines
 from holdfast.schema import Type
 

@@ -103,8 +103,7 @@ def auc(
     *,
     within: Within = None,
     cuts: Annotated[
-        Sequence[float] | None,
-        About(Reals(None, "0.2, 0.4, 0.6"), "Scores at which a step ends and the next begins."),
+        Sequence[float] | None, About(Reals(None, "0.2, 0.4, 0.6"), "Scores at which a step ends and the next begins.")
     ] = None,
     where: Where = None,
     rows_per_query: RowsPerQuery = None,

@@ -83,9 +83,7 @@ class Flipped(Share):
 
 
 def flips(
-    context: Context,
-    query: Query,
-    count: Annotated[int, About(Whole(1, "100"), "How many flips.")] = 1,
+    context: Context, query: Query, count: Annotated[int, About(Whole(1, "100"), "How many flips.")] = 1
 ) -> Question:
     """Return `count` new flips, each with expectation near the share of rows for which `query` is true.
 

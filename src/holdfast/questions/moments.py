@@ -175,12 +175,7 @@ class MomentOf:
 
 
 def of_one(
-    context: Context,
-    query: Query,
-    *,
-    within: Within = None,
-    where: Where = None,
-    rows_per_query: RowsPerQuery = None,
+    context: Context, query: Query, *, within: Within = None, where: Where = None, rows_per_query: RowsPerQuery = None
 ) -> MomentOf:
     """Return {gives}.
 

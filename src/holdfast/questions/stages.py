@@ -376,14 +376,7 @@ def narrower_cut(context: Context, measure: Share | Mean, draws: int) -> str | N
 
 
 def in_slices(
-    kind: str,
-    context: Context,
-    sliced: Sliced,
-    draws: int,
-    report: Report,
-    *,
-    size: int = 1,
-    text: str | None = None,
+    kind: str, context: Context, sliced: Sliced, draws: int, report: Report, *, size: int = 1, text: str | None = None
 ) -> Question:
     """Return the question about every slice of a number, with as many `draws` in all as it has without slices.
 

@@ -107,13 +107,7 @@ def total(
     if worthwhile(context, draws):
         sliced, bounds = build_slices(built, AUTO), times(size, built.bounds)
         return in_slices(
-            TOTAL.name,
-            context,
-            sliced,
-            draws,
-            lambda found, _: found[0].to_result(bounds),
-            size=size,
-            text=text,
+            TOTAL.name, context, sliced, draws, lambda found, _: found[0].to_result(bounds), size=size, text=text
         )
     return context.question(TOTAL.name, built, draws, size=size, text=text)
 

@@ -148,14 +148,7 @@ def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
 
 @theorem("here (conditional means)", proof="posterior.md")
 def group_mean(
-    ones: int,
-    included: int,
-    ell: int,
-    *,
-    mass: float,
-    level: float,
-    outcomes: int = 3,
-    pi: Interval | None = None,
+    ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3, pi: Interval | None = None
 ) -> tuple[Interval, Interval]:
     """Return the intervals for the posterior mean of a group and for its posterior share.
 
