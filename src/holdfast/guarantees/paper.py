@@ -16,7 +16,7 @@ from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee, Planning,
 from holdfast.guarantees.mathematics import descent, privacy, sizes
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.statistic import Interval, NoisyMeans, Release, Statistic, refuse_noise
-from holdfast.guarantees.terms import Fits, Goal, Terms
+from holdfast.guarantees.terms import Fits, Goal, OfTerms, Terms
 
 MOST_ROWS = 10**15
 
@@ -184,43 +184,42 @@ def _planned_laplace(goal: Goal, replacement: bool = False) -> PaperTerms | None
     def needed(margin: float) -> sizes.Size:
         return sizes.a1(margin, goal.beta, goal.queries, replacement=replacement)
 
-    alpha = None if goal.flips else _smallest_margin(needed, goal)
+    mechanism = "laplace_with_replacement" if replacement else "laplace"
+    return None if goal.flips else _noisy_terms(PaperTerms, goal, mechanism, needed)
+
+
+def _noisy_terms(
+    terms: type[OfTerms], goal: Goal, mechanism: str, needed: Callable[[float], sizes.Size]
+) -> OfTerms | None:
+    """Return the terms of noisy means with the smallest margin for which `needed` rows are there."""
+    alpha = _smallest_margin(needed, goal)
     if alpha is None:
         return None
     size = needed(alpha)
     ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
     charge = goal.queries * ceil(privacy.private_cost(epsilon, n=goal.rows))
-    mechanism = "laplace_with_replacement" if replacement else "laplace"
-    return goal.met_by(PaperTerms, mechanism, margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
+    return goal.met_by(terms, mechanism, margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
 
 @lru_cache(maxsize=4096)
 def _planned_coins(goal: Goal) -> PaperTerms | None:
     if goal.flips and goal.queries:
         return None
-    if goal.flips:
-        alpha = _smallest_margin(lambda a: sizes.a3(a, goal.beta, goal.flips), goal)
-    else:
-        alpha = _smallest_margin(lambda a: sizes.cq_by_scq(a, goal.beta, goal.queries), goal)
+
+    def needed(margin: float) -> sizes.Size:
+        return (sizes.a3 if goal.flips else sizes.cq_by_scq)(margin, goal.beta, goal.statements)
+
+    alpha = _smallest_margin(needed, goal)
     if alpha is None:
         return None
-    if goal.flips:
-        ell, mass, charge = 1, alpha / 2, goal.flips
-    else:
-        size = sizes.cq_by_scq(alpha, goal.beta, goal.queries)
-        ell, mass, charge = size.ell, size.mass, goal.queries * size.ell
-    return goal.met_by(PaperTerms, "coins", margin=alpha, rows_per_query=ell, charge=charge, mass=mass)
+    size = needed(alpha)
+    own = {"rows_per_query": size.ell, "charge": goal.statements * size.ell, "mass": size.mass}
+    return goal.met_by(PaperTerms, "coins", margin=alpha, **own)
 
 
 @lru_cache(maxsize=4096)
 def _planned_on_average(goal: Goal) -> NoisyTerms | None:
-    alpha = _smallest_margin(lambda a: sizes.a1_in_expectation(a, goal.queries), goal)
-    if alpha is None:
-        return None
-    size = sizes.a1_in_expectation(alpha, goal.queries)
-    ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
-    charge = goal.queries * ceil(privacy.private_cost(epsilon, n=goal.rows))
-    return goal.met_by(NoisyTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
+    return _noisy_terms(NoisyTerms, goal, "laplace", lambda alpha: sizes.a1_in_expectation(alpha, goal.queries))
 
 
 _PLANNERS: dict[str, Callable[[Goal], PaperTerms | None]] = {

@@ -18,6 +18,10 @@ from holdfast.lab.contenders import Contender, PlanContender
 from holdfast.questions.estimate import write_end
 
 FALSE_ALARM = 1e-3  # a plan that keeps its promise is called broken at most this often
+_IN_JSON = (
+    "kept", "sentence", "analyst", "questions", "worlds", "failed", "misses", "failure_at_most", "largest_error",
+    "promised", "seed",
+)  # fmt: skip
 MOST_CELLS = 20_000_000  # rows x features of a made-up table
 
 
@@ -52,34 +56,25 @@ class SelfTest:
         return clopper_pearson(self.failed, self.worlds, 0.1)[1]
 
     @property
+    def promised(self) -> float:
+        """The promised margin of the last answer."""
+        return self.plan.standing.margin_after(self.questions - 1)
+
+    @property
     def sentence(self) -> str:
         """The result in words."""
-        promised = self.plan.standing.margin_after(self.questions - 1)
         verdict = "kept its promise" if self.kept else "BROKE its promise"
         return (
             f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population's value"
             f" ({100 * (1 - self.plan.confidence):g}% of worlds may fail; with 95% confidence at most"
             f" {write_end(100 * self.failure_at_most, 3, up=True)}% do). The {self.analyst} analyst asked"
             f" {self.questions:,} questions in each world; the largest error was {self.largest_error:.4f}, the promised"
-            f" margin of the last answer is {write_margin(promised)}."
+            f" margin of the last answer is {write_margin(self.promised)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "kept": self.kept,
-            "sentence": self.sentence,
-            "analyst": self.analyst,
-            "questions": self.questions,
-            "worlds": self.worlds,
-            "failed": self.failed,
-            "misses": self.misses,
-            "failure_at_most": self.failure_at_most,
-            "largest_error": self.largest_error,
-            "promised": self.plan.standing.margin_after(self.questions - 1),
-            "seed": self.seed,
-            "plan": self.plan.to_dict(),
-        }
+        return {name: getattr(self, name) for name in _IN_JSON} | {"plan": self.plan.to_dict()}
 
     def __repr__(self) -> str:
         return self.sentence

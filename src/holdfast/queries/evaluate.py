@@ -61,17 +61,14 @@ class RowFunction(Function, Protocol):
     @property
     def reads(self) -> dict[str, Column]:
         """The columns it reads, by name."""
-        ...
 
     @property
     def text(self) -> str:
         """Human-readable text."""
-        ...
 
     @property
     def range(self) -> tuple[float, float] | None:
         """The range of its numbers that follows from declared bounds; None if none does."""
-        ...
 
 
 @dataclass(eq=False, slots=True)  # nobody changes one; `frozen` would take longer than all else about a new text

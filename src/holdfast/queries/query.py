@@ -51,21 +51,17 @@ class Packing(Protocol):
     @property
     def identity(self) -> str | None:
         """Canonical text: equal exactly for equal numbers. None: cannot be decided, so nothing is cached."""
-        ...
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that `of` reads."""
-        ...
 
     @property
     def width(self) -> int:
         """How many numbers a row has."""
-        ...
 
     def of(self, rows: pl.DataFrame) -> Packed:
         """Return one line for each row; total, like `Query.evaluate`."""
-        ...
 
 
 class Function(Protocol):
@@ -74,36 +70,29 @@ class Function(Protocol):
     @property
     def type(self) -> Type:
         """The type of the value."""
-        ...
 
     @property
     def nullable(self) -> bool:
         """Whether the value may be missing."""
-        ...
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
-        ...
 
     @property
     def identity(self) -> str | None:
         """Canonical text; None where identity cannot be decided."""
-        ...
 
     @property
     def work(self) -> int:
         """Steps that one row takes."""
-        ...
 
     @property
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame; None if it needs one."""
-        ...
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row; total, and row i depends on row i alone."""
-        ...
 
 
 class Query(ABC):
