@@ -127,7 +127,7 @@ def submit(
 
     given = read_table(read_submission(predictions, metric=metric, part=part))
 
-    with _opened(board, ledger) as opened:
+    with in_flags({}), _opened(board, ledger) as opened:
         session = _session(opened, by)
         if dry_run:
             session.dry_run(given, "submit", name=name)
@@ -157,7 +157,7 @@ def standings(board: BoardPlace, ledger: Ledger = None, json: Json = False) -> N
     """
     from holdfast.questions.estimate import Estimate
 
-    with _opened(board, ledger) as opened:
+    with in_flags({}), _opened(board, ledger) as opened:
         rows = opened.standings().to_dicts()
     if json:
         show_json(standings=rows)
@@ -200,13 +200,7 @@ COMMANDS = {"board": group(board, make, submit, standings, verify)}
 
 @contextmanager
 def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]":
-    """Open a board in a folder, or one on a server; word what the library says for the command line."""
-    with in_flags({}), _found(board, ledger) as opened:
-        yield opened
-
-
-@contextmanager
-def _found(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]":
+    """Open a board in a folder, or one on a server."""
     if "://" in board:
         from holdfast.service.client import connect
 

@@ -111,11 +111,6 @@ class Grouped(InGroups):
         return GroupMean(len(self.groups))
 
     @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """What each group is called."""
-        return tuple(", ".join(map(str, group)) for group in self.groups)
-
-    @cached_property
     def text(self) -> str:
         """The question in words."""
         by = ", ".join(key.text for key in self.keys)

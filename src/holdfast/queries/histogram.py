@@ -261,12 +261,6 @@ class SomeOutcomes(Composed):
         """The question in words."""
         return self.histogram.text
 
-    @cached_property
-    def identity(self) -> str | None:
-        """Canonical text."""
-        own = self.histogram.identity
-        return None if own is None else encode_facts({"kind": "some", "of": own, "from": self.start, "to": self.stop})
-
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions of the histogram."""

@@ -132,11 +132,6 @@ class Query(ABC):
         """Canonical text: equal exactly for equal questions. None: identity cannot be decided (functions)."""
         return None
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of each reported number; empty if there is only one, without a name."""
-        return ()
-
     @abstractmethod
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the outcome of each of these rows, in one of the forms above."""

@@ -327,11 +327,6 @@ class PredictedCells(Query):
         return self.id, self.target
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """What each cell is called."""
-        return CELLS
-
-    @property
     def text(self) -> str:
         """The question in words."""
         return f"confusion of submission {self.digest[:12]}, {self.target} = {str(self.positive)!r} being positive"

@@ -73,9 +73,7 @@ _AGGREGATE = "{} is an aggregate over many rows; a query must be an expression o
 _CHANGES = "{} changes from call to call; a query must depend on its row alone."
 _REFUSED = {  # words, and why they are refused
     ("MIN", "MAX"): f"{_AGGREGATE} LEAST(x, y) and GREATEST(x, y) compare values of one row.",
-    frozenset(
-        _AGGREGATES
-    ): f"{_AGGREGATE} Leave it out: the kind of question says what is computed; sql takes a SELECT.",
+    _AGGREGATES: f"{_AGGREGATE} Leave it out: the kind of question says what is computed; sql takes a SELECT.",
     _WINDOWS: "{} is a window over other rows; a query must be an expression over one row.",
     _CLOCKS: f"{_CHANGES} Write the day or the time itself, such as DATE '2024-12-31'.",
     _NONDETERMINISTIC: _CHANGES,
