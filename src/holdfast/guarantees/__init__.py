@@ -40,19 +40,10 @@ GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 
 def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee":
-    """Return the guarantee whose terms a ledger's first entry records.
+    """Return the guarantee whose terms a ledger's first entry records, as `Guarantee.to_json` wrote them.
 
-    Parameters
-    ----------
-    recorded
-        What `Guarantee.to_json` wrote.
-    location
-        Where it was found, for messages.
-
-    Raises
-    ------
-    PlanConflict
-        This installation does not know the name, the version or one of the terms, so it cannot certify under them.
+    Refuse it if this installation does not know the name, the version or one of the terms: it cannot certify under
+    them. `location` is where they were found, for messages.
     """
     values = {name: value for name, value in recorded.items() if name not in ("guarantee", "version", "caps", "unit")}
     name, version = recorded.get("guarantee"), recorded.get("version")

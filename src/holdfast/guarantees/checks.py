@@ -145,22 +145,12 @@ class Checks(Guarantee):
         code: float = inf,
         two_groups: bool = False,
     ) -> Interval:
-        """Return where the population's value lies, in [0, 1].
+        """Return where the population's value lies, in [0, 1], from the released cell and that of a guess that `holds`.
 
-        Parameters
-        ----------
-        cell
-            What was released.
-        holds
-            The cell of a guess that holds.
-        so_far
-            What the checks committed before this one have revealed.
-        number
-            The number of the check's place in the ledger; checks that were drawn but never committed have one, too.
-        code
-            The length of the question, in nats, in a code that was fixed in advance.
-        two_groups
-            Whether the question is a difference of two groups: it strays further if rows are not identical.
+        `so_far` is what the checks committed before this one have revealed; `number` is that of the check's place in
+        the ledger, which checks that were drawn but never committed have, too. `code` is the length of the question,
+        in nats, in a code that was fixed in advance. A difference of `two_groups` strays further if rows are not
+        identical.
         """
         cells = {HOLDS: holds, TOO_LOW: (holds[1], 1.0), TOO_HIGH: (0.0, holds[0])}
         if cell.outcome not in cells:

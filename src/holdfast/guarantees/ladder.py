@@ -123,23 +123,11 @@ class Ladder(Guarantee):
     def grid(
         cls, rows: int, *, confidence: float, step: float | None, scale: float, about: str, **scored: object
     ) -> "Ladder":
-        """Return the guarantee of a board.
+        """Return the guarantee of a board with so many labeled rows.
 
-        Parameters
-        ----------
-        rows
-            How many rows have a label.
-        confidence
-            The probability that all intervals hold at once.
-        step
-            A submission that is better than the best by this much is told so for sure. If left out, half the
-            range of the metric over the square root of `rows`, rounded up to a round number.
-        scale
-            The largest value of the metric less the lowest.
-        about
-            What the intervals are about.
-        **scored
-            The other terms: what is scored, and how.
+        A submission that is better than the best by a `step` is told so for sure. If left out, it is half the range of
+        the metric (`scale`) over the square root of `rows`, rounded up to a round number. `scored` are the other terms:
+        what is scored, and how.
         """
         check.probability(confidence=confidence)
         check.one_of("about", about, tuple(ABOUT))
@@ -205,14 +193,9 @@ class Ladder(Guarantee):
         return self.cell(cell) if cell > so_far.best else (0.0, self.cell(so_far.best)[1])
 
     def certify(self, cell: int, so_far: SubmissionsSoFar) -> Interval:
-        """Return the interval of a submission, in [0, 1].
+        """Return the interval of a submission in this cell, in [0, 1]; the cell is used only as far as it is revealed.
 
-        Parameters
-        ----------
-        cell
-            The cell of its score; used only as far as it is revealed.
-        so_far
-            What the submissions committed before it have revealed.
+        `so_far` is what the submissions committed before it have revealed.
         """
         first, last = self.known_range(cell, so_far)
         if self.terms.about == ROWS:
@@ -231,14 +214,8 @@ class Ladder(Guarantee):
     def ahead(self, known_range: Interval, so_far: SubmissionsSoFar, apart: Apart) -> Interval:
         """Return how far an improvement is ahead of an earlier best, in [-1, 1].
 
-        Parameters
-        ----------
-        known_range
-            The range of the mean difference of their gains on the rows, as the two cells reveal it.
-        so_far
-            What the submissions committed before it have revealed.
-        apart
-            How far the gains of the two can differ.
+        The two cells reveal the `known_range` of the mean difference of their gains on the rows; `so_far` as for
+        `certify`.
         """
         slack = 2.0 ** (2 - GRID)  # both were rounded
         first, last = known_range[0] - slack, known_range[1] + slack

@@ -177,15 +177,7 @@ class Terms:
         return max(0, min(self.statements - intervals, (self.charge - charge) // self.charge_per_answer))
 
     def cost_in_answers(self, spent: Amounts, cost: Amounts) -> int:
-        """Return by how much the number of answers left falls, after what is spent; beyond the plan, what it is worth.
-
-        Parameters
-        ----------
-        spent
-            What was taken before.
-        cost
-            What the question takes.
-        """
+        """Return by how much a question of this cost lowers the number of answers left; beyond the plan, its worth."""
         charge, intervals = spent.charge + cost.charge, spent.intervals + cost.intervals
         if charge > self.charge or intervals > self.statements:
             return self.worth(cost.charge, cost.intervals)
@@ -283,16 +275,10 @@ class ExcessBound(Protocol):
     """A bound on the population's excess loss that holds with all intervals; None: no such promise."""
 
     def __call__(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """Return the bound.
+        """Return the bound, from one on the rows.
 
-        Parameters
-        ----------
-        on_rows
-            A bound on the excess loss on the rows.
-        R
-            The most by which a row's loss can differ between two points.
-        lipschitz, curvature
-            A bound on the gradient of a row's loss, and its strong convexity.
+        R is the most by which a row's loss can differ between two points; `lipschitz` bounds the gradient of a row's
+        loss, `curvature` is its strong convexity.
         """
 
 
