@@ -5,7 +5,7 @@ splitting and of Gaussian noise with the theorems of Jung et al. and of Rogers e
 its checks are narrower than Guess-and-Check, and its boards than the Ladder.
 
 Refuted if a ratio below is under 1. Nothing is timed: these are formulas, so all sizes run always; those of others are
-in `holdfast.lab.baselines`, with their papers, and every free number in them is at its best. Hoeffding's interval for
+in `benchmarks/published.py`, with their papers, and every free number in them is at its best. Hoeffding's interval for
 questions fixed beforehand is the floor nobody can reach adaptively.
 
 Those who check guesses on held rows, Guess-and-Check and holdfast's checks, hold half of the rows; the guess is what
@@ -21,6 +21,7 @@ written, 10^6 rows and 10,000 questions have .0584, not .0820. Thresholdout's is
 
 from pathlib import Path
 
+from benchmarks import published
 from benchmarks.measure import Figure, Found, Line, Table, main
 
 import holdfast as hf
@@ -29,7 +30,6 @@ from holdfast.guarantees.ladder import Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius
 from holdfast.guarantees.statistic import HOLDS, Cell, NoisyMeans, Tally
 from holdfast.guarantees.terms import Goal
-from holdfast.lab import baselines
 
 BETA = 0.05
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
@@ -95,8 +95,8 @@ def answers(found: Found, sizes: tuple[int, ...], counts: tuple[int, ...], p: fl
         for k in counts:
             name = f"p = {p:g}, n = {n:,}, k = {k:,}"
             ours, fresh = certified(n, k, p), split(n, k, p)
-            jung, rogers = baselines.gaussian_by_jung(n, k, BETA), baselines.gaussian_by_rogers(n, k, BETA)
-            threshold = baselines.thresholdout(n, k, k // 100, BETA)
+            jung, rogers = published.gaussian_by_jung(n, k, BETA), published.gaussian_by_rogers(n, k, BETA)
+            threshold = published.thresholdout(n, k, k // 100, BETA)
             widths = [ours, scanned(n, k, p), fresh, jung, rogers, threshold, hoeffding_radius(n, BETA / k)]
             table.rows.append([f"{n:,}", f"{k:,}", *map(shown, widths)])
             found.raw[name] = widths
@@ -114,7 +114,7 @@ def checks(found: Found, sizes: tuple[int, ...], counts: tuple[int, ...], p: flo
         for k in counts:
             name = f"p = {p:g}, n = {n:,}, k = {k:,}"
             ours = [checked(n, k, failures, p) for failures in (0, k // 100)]
-            theirs = [baselines.guess_and_check(n, k, failures, p, BETA) for failures in (0, k // 100)]
+            theirs = [published.guess_and_check(n, k, failures, p, BETA) for failures in (0, k // 100)]
             pairs = [width for pair in zip(ours, theirs, strict=True) for width in pair]
             table.rows.append([f"{n:,}", f"{k:,}", *map(shown, pairs), shown(certified(n, k, p))])
             found.raw[f"checks, {name}"] = pairs
@@ -128,7 +128,7 @@ def boards(found: Found) -> None:
     columns = ["rows", "submissions", *(f"holdfast, {many} improvements" for many in IMPROVEMENTS), "Ladder"]
     table = Table("Boards: half-width around the best submission", columns)
     for n, k in BOARDS:
-        ours, theirs = [board(n, k, many) for many in IMPROVEMENTS], baselines.ladder(n, k, BETA)
+        ours, theirs = [board(n, k, many) for many in IMPROVEMENTS], published.ladder(n, k, BETA)
         table.rows.append([f"{n:,}", f"{k:,}", *map(shown, (*ours, theirs))])
         for many, width in zip(IMPROVEMENTS, ours, strict=True):
             name = f"Ladder / holdfast, p = 0.5, n = {n:,}, k = {k:,}, {many} improvements"
@@ -149,12 +149,12 @@ def run(small: bool, scratch: Path) -> Found:
     lines = [
         Line("holdfast", list(sizes), [certified(n, k, 0.5) for n in sizes]),
         Line("splitting", list(sizes), [min(0.5, split(n, k, 0.5)) for n in sizes]),
-        Line("Gaussian, Jung et al.", list(sizes), [min(0.5, baselines.gaussian_by_jung(n, k, BETA)) for n in sizes]),
+        Line("Gaussian, Jung et al.", list(sizes), [min(0.5, published.gaussian_by_jung(n, k, BETA)) for n in sizes]),
         Line("holdfast's checks, 1% fail", list(sizes), [min(0.5, checked(n, k, k // 100, 0.5)) for n in sizes]),
         Line(
             "Guess-and-Check, 1% fail",
             list(sizes),
-            [min(0.5, baselines.guess_and_check(n, k, k // 100, 0.5, BETA)) for n in sizes],
+            [min(0.5, published.guess_and_check(n, k, k // 100, 0.5, BETA)) for n in sizes],
         ),
         Line("Hoeffding, not adaptive", list(sizes), [hoeffding_radius(n, BETA / k) for n in sizes]),
     ]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import published
 
 import holdfast as hf
 from holdfast.guarantees.checks import Checks, ChecksSoFar
 from holdfast.guarantees.request import FULL_SCAN
 from holdfast.guarantees.terms import Goal
-from holdfast.lab import baselines
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,9 +64,9 @@ def test_the_comparison_is_what_the_planner_says():
     n, k, beta = 1_000_000, 10_000, 0.05
     checks = Checks(Checks.plan(Goal(n // 2, 0, 1 - beta), "cells"))
     published_widths = {
-        "Thresholdout": baselines.thresholdout(n, k, k // 100, beta),
-        "Guess-and-Check": baselines.guess_and_check(n, k, k // 100, 0.5, beta),
-        "Gaussian noise and a transfer theorem": baselines.gaussian_by_jung(n, k, beta),
+        "Thresholdout": published.thresholdout(n, k, k // 100, beta),
+        "Guess-and-Check": published.guess_and_check(n, k, k // 100, 0.5, beta),
+        "Gaussian noise and a transfer theorem": published.gaussian_by_jung(n, k, beta),
         "**holdfast**, checks": checks.width(ChecksSoFar(k - 1, k // 100, 0)),
     }
     for name, width in published_widths.items():

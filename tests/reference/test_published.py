@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import published
 from scipy.stats import norm
 
 from holdfast import plan
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import privacy, sizes
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
-from holdfast.lab import baselines
 
 # As the numbers were worked out: so many questions and no more, identical rows, as many rows read as is best.
 PLAIN: dict[str, Any] = {"end": True, "identical": True, "rows_per_query": "best"}
@@ -180,25 +180,25 @@ def test_the_papers_rows_per_query():
 def test_contenders_have_the_widths_of_their_papers():
     """Rogers et al. as their program prints it and with the noise its privacy needs; the Ladder; Guess-and-Check."""
     n, k, beta = 10**6, 10**4, 0.05
-    assert baselines.gaussian_by_rogers(n, k, beta, as_written=True) == pytest.approx(0.0584, abs=5e-5)
-    assert baselines.gaussian_by_rogers(n, k, beta) == pytest.approx(0.0820, abs=5e-5)
-    assert baselines.gaussian_by_jung(n, k, beta) == pytest.approx(0.0785, abs=5e-5)
-    assert baselines.ladder(n, k, beta) == pytest.approx(0.0373, abs=5e-5)
-    assert baselines.ladder(10**5, 10**3, beta) == pytest.approx(0.0754, abs=5e-5)
-    assert baselines.guess_and_check(n, k, 100, 0.01, beta) == pytest.approx(0.0089, abs=5e-5)
-    assert baselines.guess_and_check(n, k, 0, 0.5, beta) == pytest.approx(0.0048, abs=5e-5)
+    assert published.gaussian_by_rogers(n, k, beta, as_written=True) == pytest.approx(0.0584, abs=5e-5)
+    assert published.gaussian_by_rogers(n, k, beta) == pytest.approx(0.0820, abs=5e-5)
+    assert published.gaussian_by_jung(n, k, beta) == pytest.approx(0.0785, abs=5e-5)
+    assert published.ladder(n, k, beta) == pytest.approx(0.0373, abs=5e-5)
+    assert published.ladder(10**5, 10**3, beta) == pytest.approx(0.0754, abs=5e-5)
+    assert published.guess_and_check(n, k, 100, 0.01, beta) == pytest.approx(0.0089, abs=5e-5)
+    assert published.guess_and_check(n, k, 0, 0.5, beta) == pytest.approx(0.0048, abs=5e-5)
     # What `conf_width_RZ_new` and `mgf_width` of the code of Rogers et al. print, at its commit 31c63f6.
-    assert baselines.gaussian_by_rogers(10**5, 10**3, beta, as_written=True) == pytest.approx(0.10172131, abs=1e-7)
-    assert baselines.guess_and_check(10**5, 10**3, 10, 0.5, beta) == pytest.approx(0.0366661, abs=2e-7)
-    assert baselines.guess_and_check(10**5, 10**3, 0, 0.01, beta) == pytest.approx(0.0029530, abs=2e-7)
+    assert published.gaussian_by_rogers(10**5, 10**3, beta, as_written=True) == pytest.approx(0.10172131, abs=1e-7)
+    assert published.guess_and_check(10**5, 10**3, 10, 0.5, beta) == pytest.approx(0.0366661, abs=2e-7)
+    assert published.guess_and_check(10**5, 10**3, 0, 0.01, beta) == pytest.approx(0.0029530, abs=2e-7)
     # `bounds_Thresh` with its squares added up: 0.2287 and 0.4085 with 400 draws, which scatter by a percent.
-    assert baselines.thresholdout(n, k, 100, beta) == pytest.approx(0.2287, rel=0.015)
-    assert baselines.thresholdout(10**5, 10**3, 20, beta) == pytest.approx(0.4085, rel=0.015)
+    assert published.thresholdout(n, k, 100, beta) == pytest.approx(0.2287, rel=0.015)
+    assert published.thresholdout(10**5, 10**3, 20, beta) == pytest.approx(0.4085, rel=0.015)
 
 
 @pytest.mark.parametrize(("n", "k"), [(10**6, 10**4), (10**5, 10**3), (10**4, 100)])
 def test_no_other_choice_of_numbers_makes_jung_narrower(n, k):
-    best, rng = baselines.gaussian_by_jung(n, k, 0.05), np.random.default_rng(1)
+    best, rng = published.gaussian_by_jung(n, k, 0.05), np.random.default_rng(1)
     scale = sqrt(sqrt(k) / n)
     for sigma, epsilon, c, d in np.exp(rng.normal(np.log(scale * np.array([0.63, 3.2, 0.1, 0.3])), 0.4, (400, 4))):
         mu = sqrt(k) / (n * sigma)

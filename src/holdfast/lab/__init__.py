@@ -2,7 +2,7 @@
 
 populations     rows with known means, and questions about them; a made-up table of flights
 analysts        who asks: attacks that adapt to the answers
-baselines       what people use instead of holdfast, to answer and to fit models, and the error bounds they prove
+baselines       what people use instead of holdfast, to answer and to fit models
 contenders      who answers: mechanisms by name, plans and sessions
 attack          any analyst against any contender, in many worlds
 selftest        does a plan keep its promise?
