@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from holdfast.cli.output import bar, written
+from holdfast.cli.output import bar
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import Goal
 from holdfast.questions.answer import Answer, Record
 from holdfast.questions.difference import DifferenceAnswer
-from holdfast.questions.estimate import Estimate, interval_bar, times, write_end, write_estimate
+from holdfast.questions.estimate import Estimate, interval_bar, times, write_end, write_estimate, written
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.questions.submit import SubmitAnswer

@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from holdfast.cli.options import Argument, Command, Flag, Price, Unit, open_session, spread, that_asks
-from holdfast.cli.output import (
-    SHORT_BAR,
-    bar,
-    in_flags,
-    note,
-    noting_warnings,
-    say,
-    show_json,
-    show_notes,
-    table,
-    written,
-)
+from holdfast.cli.output import SHORT_BAR, bar, in_flags, note, noting_warnings, say, show_json, show_notes, table
 from holdfast.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -145,7 +134,7 @@ def _heading(answer: "AnyAnswer") -> str:
 def _show_answer(answer: "AnyAnswer") -> None:
     from holdfast.questions.answer import Answer
     from holdfast.questions.check import SAYS, CheckAnswer
-    from holdfast.questions.estimate import common_scale, rounded_alike
+    from holdfast.questions.estimate import common_scale, rounded_alike, written
 
     say(answer.question, bold=True)
     if isinstance(answer, Answer):
@@ -370,6 +359,8 @@ def _answers_json(answers: "Iterable[AnyAnswer]") -> dict[str, Any]:
 
 
 def _show_answers(answers: "Iterable[AnyAnswer]") -> None:
+    from holdfast.questions.estimate import written
+
     lines = [
         (answer.question if label is None else f"{answer.question}: {label}", *written(estimate))
         for answer in answers
@@ -430,6 +421,8 @@ def _verdicts_json(verdicts: "list[Verdict]") -> dict[str, Any]:
 
 
 def _show_verdicts(verdicts: "list[Verdict]") -> None:
+    from holdfast.questions.estimate import written
+
     lines = [(one.outcome, one.question, one.expected, *written(one.estimate)) for one in verdicts]
     table(("", "question", "expected", "value", "interval"), lines, right=(3,))
     outcomes = [one.outcome for one in verdicts]

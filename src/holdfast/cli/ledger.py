@@ -18,7 +18,7 @@ from holdfast.cli.options import (
     looking,
     nothing_asked,
 )
-from holdfast.cli.output import note, say, show_json, table, written
+from holdfast.cli.output import note, say, show_json, table
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def _show_budget(budget: "Budget", plan: "Plan", location: str, *, json: bool) -
         show_json(budget=budget.to_dict(), plan=plan.to_dict(), ledger=location, ledger_begun=True)
         return
     say(str(budget), bold=True)
-    given = "1 answer" if budget.answers_given == 1 else f"{budget.answers_given:,} answers"
-    say(f"{given} given so far; ledger {location}")
+    from holdfast.questions.budget import write_answers
+
+    say(f"{write_answers(budget.answers_given)} given so far; ledger {location}")
     say(f"The plan: {plan.sentence}")
 
 
@@ -81,7 +82,7 @@ def history(
     holdfast history flights.parquet
     holdfast history flights.parquet --limit 1000 --json
     """
-    from holdfast.questions.estimate import Estimate
+    from holdfast.questions.estimate import Estimate, written
     from holdfast.questions.history import history_frame
 
     with looking(data, ledger) as session:

@@ -94,17 +94,6 @@ def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0),
     return f"{low:.15g} {''.join(marks)} {high:.15g}"
 
 
-def written(estimate: "Estimate | Answer") -> tuple[str, str]:
-    """Write the value and its interval, whose ends are rounded outwards.
-
-    >>> from holdfast.questions.answer import Estimate
-    >>> written(Estimate(value=0.5, low=0.25011, high=0.74989))
-    ('0.500', '[0.250, 0.750]')
-    """
-    value, low, high = estimate.rounded()
-    return value, f"[{low}, {high}]"
-
-
 @contextmanager
 def progress_bar(label: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """Yield a function to call with how many of `total` are done; shows a bar on standard error, if a terminal."""

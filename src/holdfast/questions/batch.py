@@ -31,11 +31,12 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Answered, Spent
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.answer import AnyAnswer, brief
-from holdfast.questions.estimate import Estimate, plus_minus
+from holdfast.questions.budget import write_answers
+from holdfast.questions.estimate import Estimate, plus_minus, written
 from holdfast.questions.kind import Kind
 from holdfast.questions.options import DEFAULT_KIND
 from holdfast.questions.plot import Panel, Picture, Pictured, picture_lines
-from holdfast.questions.price import Price, write_answers
+from holdfast.questions.price import Price
 from holdfast.questions.question import Context, Question, total_of
 
 MOST_TOGETHER = 200  # questions that share a reservation and a transaction
@@ -350,7 +351,7 @@ class Answers(Pictured, Sequence[AnyAnswer]):
         found = []
         for answer in self:
             for label, estimate in answer.rows():
-                value, interval = _written(estimate)
+                value, interval = written(estimate)
                 question = brief(answer.question)
                 found.append((question if label is None else f"{question}: {label}", value, interval))
         return found
@@ -363,11 +364,6 @@ class Answers(Pictured, Sequence[AnyAnswer]):
 
     def _repr_html_(self) -> str:
         return notebook.table(("question", "answer", "interval"), self._lines())
-
-
-def _written(estimate: Estimate) -> tuple[str, str]:
-    value, low, high = estimate.rounded()
-    return value, f"[{low}, {high}]"
 
 
 KEPT, BROKEN, OPEN = "kept", "broken", "open"

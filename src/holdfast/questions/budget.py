@@ -112,7 +112,7 @@ class Budget:
 
     def __str__(self) -> str:
         if self.quota is not None:
-            return f"{replace(self, quota=None)}; {_quota_text(self.quota)}"
+            return f"{replace(self, quota=None)}; your quota leaves {write_answers(self.quota)}"
         if self.checks:
             return f"{replace(self, checks=())}; {_no_end('check', self.checks)}"
         if self.asks is not None:
@@ -138,7 +138,7 @@ class Budget:
         if self.checks:
             shown.append(_widths("check", self.checks))
         if self.quota is not None:
-            shown.append(f"<div>{_quota_text(self.quota)}</div>")
+            shown.append(f"<div>your quota leaves {write_answers(self.quota)}</div>")
         return "".join(shown)
 
 
@@ -184,8 +184,9 @@ def _at_most(outlook: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float],
     return tuple(zip((more for more, _ in outlook), accumulate((width for _, width in outlook), max), strict=True))
 
 
-def _quota_text(quota: int) -> str:
-    return f"your quota leaves {quota:,} answer{'' if quota == 1 else 's'}"
+def write_answers(count: int) -> str:
+    """Write a number of answers."""
+    return f"{count:,} answer" + ("" if count == 1 else "s")
 
 
 def _widths(asks: str | None, outlook: tuple[tuple[int, float], ...]) -> str:

@@ -178,6 +178,16 @@ def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
     return [write_estimate(one, digits) for one in estimates]
 
 
+def written(estimate: "Estimate | Answer") -> tuple[str, str]:
+    """Write the value and its interval, whose ends are rounded outwards.
+
+    >>> written(Estimate(value=0.5, low=0.25011, high=0.74989))
+    ('0.500', '[0.250, 0.750]')
+    """
+    value, low, high = estimate.rounded()
+    return value, f"[{low}, {high}]"
+
+
 def labeled_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[tuple[str, str, str]]:
     """Return label, value and interval of every line of a table as text, with equal decimals."""
     texts = rounded_alike([estimate for _, estimate in labeled])

@@ -14,6 +14,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.questions.answer import write_rows
+from holdfast.questions.budget import write_answers
 from holdfast.questions.estimate import plus_minus, write_end
 from holdfast.questions.question import Question, Widths
 
@@ -43,11 +44,6 @@ def too_expensive(cost: Cost, terms: Terms, spent: Spent) -> BudgetExhausted:
         total=terms.answers,
         unit="answers",
     )
-
-
-def write_answers(count: int) -> str:
-    """Write a number of answers."""
-    return f"{count:,} answer" + ("" if count == 1 else "s")
 
 
 def _in_words(widths: Widths) -> str:

@@ -26,9 +26,8 @@ from holdfast.ledger.concurrency import duplicate
 from holdfast.ledger.store import Spent
 from holdfast.questions.answer import AnyAnswer
 from holdfast.questions.batch import Prices
-from holdfast.questions.budget import answers_left
+from holdfast.questions.budget import answers_left, write_answers
 from holdfast.questions.options import plain
-from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected, select
 from holdfast.service.calls import read_answer

@@ -39,12 +39,13 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Entry, Follower, Head, Receipt, content_of
 from holdfast.queries.node import identifier
+from holdfast.questions.budget import write_answers
 from holdfast.questions.check import CHECK
 from holdfast.questions.history import Standings
 from holdfast.questions.kind import Kind
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import Text
-from holdfast.questions.price import Price, write_answers
+from holdfast.questions.price import Price
 from holdfast.questions.question import Question
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.totals import COUNT, TOTAL, UNITS
