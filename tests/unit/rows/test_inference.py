@@ -5,6 +5,9 @@ grid, all types but one are inferred with probability 1.1e-8 at most: whichever 
 that, or somebody declared it. A rule that asks for 10 values instead of 100 is caught.
 """
 
+import itertools
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +20,9 @@ import holdfast as hf
 from holdfast.cli.output import spell
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans import inference
-from holdfast.rows.scans.inference import is_clear
+from holdfast.rows.scans.files import FileScan
+from holdfast.rows.scans.inference import FirstRows, is_clear
+from holdfast.rows.scans.texts import Dialect
 
 ROWS, CHANCE = 240, 1.1e-8
 MEANS = [0.0, 0.5, 2, 5, 10, 15, 18.4, 20, 25, 30, 37, 45, 50, 60, 80, 100, 120, 150, 200]
@@ -72,6 +77,14 @@ def test_a_rule_that_is_content_with_few_values_is_caught(
     assert second_largest(decide, types) > 100 * CHANCE
 
 
+@pytest.mark.parametrize(("rows", "chance"), [(100, 5e-6), (50, 1.1e-3), (20, 0.04)])
+def test_the_chance_in_short_files_is_as_documented(rows: int, chance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROWS", rows)
+    monkeypatch.setattr(sys.modules[__name__], "MEANS", list(np.linspace(0, rows, 41)))
+    worst = max(second_largest(*case) for case in CASES)
+    assert chance / 3 < worst <= chance
+
+
 def csv(tmp_path: Path, *values: str) -> Path:
     path = tmp_path / "t.csv"
     path.write_text("x,y\n" + "".join(f"{value},1\n" for value in values))
@@ -95,6 +108,8 @@ def types_in(rows: object) -> dict[str, str]:
         (["true"] * 200, "boolean"),
         (["2024-01-31"] * 200, "date"),
         (["1/2/2024"] * 200, "text"),
+        ([" 4", "+4", "4"] * 100, "integer"),
+        (["2024-01-31 10:00"] * 100 + ["2024-01-31"] * 100, "timestamp"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::holdfast.rows.scans.inference.UnclearDates")
@@ -110,6 +125,10 @@ def test_what_any_other_sample_would_have_shown_is_inferred(values: list[str], t
         (["4.5"] * 997 + ["A4"] * 3, "of the 1,000 values in the first 1,000 rows, all but 3 fit number", "text"),
         (["true"] * 997 + ["maybe"] * 3, "all but 3 fit boolean", "text"),
         (["2024-01-31"] * 997 + ["never"] * 3, "all but 3 fit date", "text"),
+        (["2024-01-31 10:00"] * 997 + ["never"] * 3, "all but 3 fit timestamp", "text"),
+        (["2024-01-31"] * 997 + ["2024-01-31 10:00"] * 3, "all but 3 fit date", "timestamp"),
+        (["31-01-2024"] * 3 + ["2024-01-31"] * 997, "all but 3 fit date", "text"),
+        (["01-02-2024"] * 997 + ["31-01-2024"] * 3, "in only 3 of 1,000 dates the day can be no month", "date"),
         ([""] * 993 + ["4"] * 7, "only 7 of the first 1,000 rows have a value", "integer"),
     ],
 )
@@ -167,3 +186,86 @@ def test_a_value_of_json_lines_that_does_not_fit_is_refused_by_place(tmp_path: P
         " fits all values, for example types={'b': 'text'}."
     )
     assert types_in(open_rows(path, types={"b": "number"})) == {"a": "integer", "b": "number"}
+
+
+# -- One value decides nothing ----------------------------------------------------------------------------------------
+
+WRITTEN = ["4", "4.5", "x", "true", "9223372036854775808", "NA", "NaN", "10:00:00", "1/2/2024", "31/01/2024"]
+WRITTEN += ["2024-01-31", "31-01-2024", "01-02-2024", "31-01-24", "2024-01-31 10:00:00", "2024-01-31T10:00:00Z"]
+RECORDED = ["1", "1.5", "true", '"a"', '"2024-01-31"', '"4"', '{"b": 1}', "[1]", "9223372036854775808"]
+
+
+def mixtures(values: list[str]) -> list[tuple[list[str], str, str]]:
+    """Return columns of one or two kinds of values, 200 each, and one value more, of any kind and at either end."""
+    pairs = itertools.combinations_with_replacement(values, 2)
+    return [([a] * 100 + [b] * 100, one, end) for a, b in pairs for one in values for end in ("first", "last")]
+
+
+def with_one(values: list[str], one: str, end: str) -> list[str]:
+    return [one, *values] if end == "first" else [*values, one]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_value_of_a_csv_file_never_decides_between_two_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = mixtures(WRITTEN)
+    columns = [with_one(*kind) for kind in kinds] + [with_one(values, "", "last") for values, _, _ in kinds]
+    path = tmp_path / "t.csv"
+    lines = [",".join(f"c{number}" for number in range(len(columns))), *map(",".join, zip(*columns, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    refused: dict[str, object] = {}
+    monkeypatch.setattr(FirstRows, "_refuse", lambda rows: refused.update(rows._odd))
+    monkeypatch.setattr(FirstRows, "_spellings", lambda *args: [])
+    scan = FileScan(path, [path], Dialect())
+    scan.open()
+    first = [None if name in refused else storage.type for name, storage in scan.columns.items()]
+    for kind, one, none in zip(kinds, first[: len(kinds)], first[len(kinds) :], strict=True):
+        assert one is None or none is None or one == none, (kind[0][0], kind[0][-1], *kind[1:], one, none)
+
+
+def records(path: Path, values: list[str]) -> object:
+    """Return the type of a column of JSON lines; False if it is left out, None if the file is refused."""
+    path.write_text("\n".join(f'{{"y": 1, "x": {value}}}' for value in values))
+    scan = FileScan(path, [path], Dialect())
+    try:
+        scan.open()
+    except hf.RowSourceError:
+        return None
+    return scan.columns["x"].type if "x" in scan.columns else False
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.rows.scans.scan.ColumnsLeftOut")
+def test_one_value_of_json_lines_never_decides_between_two_types(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    alone: dict[str, object] = {}
+    for values, one, end in mixtures(RECORDED):
+        key = values[0] + values[-1]
+        alone[key] = none = alone[key] if key in alone else records(path, values)
+        found = records(path, with_one(values, one, end)) if none is not None else None
+        assert found is None or found == none, (values[0], values[-1], one, end, none, found)
+    assert {str(kind) for kind in alone.values()} == {"integer", "number", "boolean", "text", "False", "None"}
+
+
+def test_dates_of_json_lines_are_texts_unless_declared(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(['{"day": "2024-01-31"}'] * 300))
+    assert types_in(open_rows(path)) == {"day": "text"}
+    assert types_in(open_rows(path, types={"day": "date"})) == {"day": "date"}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_the_first_rows_are_those_of_all_files(suffix: str, tmp_path: Path) -> None:
+    """If only the first file counted, its few rows would decide."""
+    for number in range(8):
+        values = ["1"] * 50 if number == 0 else ["1"] * 25 + ["1.5"] * 25
+        lines = ["x", *values] if suffix == "csv" else [json.dumps({"x": float(value)}) for value in values]
+        if suffix == "jsonl" and number == 0:
+            lines = ['{"y": 1}'] * 50
+        (tmp_path / f"{number}.{suffix}").write_text("\n".join(lines) + "\n")
+    if suffix == "jsonl":
+        with pytest.raises(hf.RowSourceError, match="only 50 of the first 400 rows have a value"):
+            open_rows(str(tmp_path / f"*.{suffix}"), folder=tmp_path / "f.holdfast")
+    types = {} if suffix == "csv" else {"y": "integer"}
+    rows = open_rows(str(tmp_path / f"*.{suffix}"), folder=tmp_path / "f.holdfast", types=types)
+    assert types_in(rows)["x"] == "number"

@@ -29,17 +29,22 @@ LOOK_AHEAD = 10_000  # rows
 ENOUGH = 100  # values that are there: then it is no matter of chance that there are any
 MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
 _THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
+_WHOLE = r"^\s*[-+]?\d+$"
+_YEAR_FIRST = r"^\s*\d{4}[-./]"
 # Dates that do not begin with a year of four digits: Polars takes their first number for the day, and 24 for a year.
 _YEAR_LAST = r"^\s*(?P<first>\d{1,2})[-./]\d{1,2}[-./](?P<year>\d+)"
-_SLASHES = r"^\s*\d{1,2}/\d{1,2}/(\d{2}|\d{4})\b"
+_YEAR_LAST_IN_FULL = r"^\s*\d{1,2}[-./]\d{1,2}[-./]\d{4}"
+_DAYS = r"^\s*\d{1,2}(/\d{1,2}/(\d{2}|\d{4})\b|[-.]\d{1,2}[-.](\d{2}|\d{4})(\D*$|[ T]\d))"
 _TEXT = pl.String()
-# For each type, the more general ones that a column has if a few of its values do not fit.
-_MORE_SPECIAL: dict[pl.DataType, tuple[type[pl.DataType], ...]] = {
-    pl.Boolean(): (pl.String,),
-    pl.Int64(): (pl.Float64, pl.String),
-    pl.Float64(): (pl.String,),
-    pl.Date(): (pl.Datetime, pl.String),
-}
+_PLAIN: tuple[pl.DataType, ...] = (pl.Boolean(), pl.Int64(), pl.Float64())
+# How dates are written: Polars reads all of a column as it reads the first, and so takes these for examples.
+_DATES: tuple[tuple[str, str, pl.DataType], ...] = (
+    ("2024-01-31", _YEAR_FIRST, pl.Date()),
+    ("31-01-2024", _YEAR_LAST_IN_FULL, pl.Date()),
+    ("2024-01-31T12:00:00", _YEAR_FIRST, pl.Datetime("us")),
+    ("31-01-2024 12:00:00", _YEAR_LAST_IN_FULL, pl.Datetime("us")),
+    ("2024-01-31T12:00:00Z", _YEAR_FIRST, pl.Datetime("us", "UTC")),
+)
 
 
 class NumbersAsText(UserWarning):
@@ -58,7 +63,7 @@ def is_clear(present: int, misfits: Collection[int], rows: int, *, if_any: bool)
     present
         How many of the first rows have a value.
     misfits
-        For each more special type that the column might have had: how many of these values do not fit it.
+        For each type that the column would have had if all values fit it: how many of these values do not.
     rows
         How many first rows there are.
     if_any
@@ -71,13 +76,15 @@ def is_clear(present: int, misfits: Collection[int], rows: int, *, if_any: bool)
     >>> is_clear(7, [7], 10_000, if_any=False), is_clear(0, [], 10_000, if_any=False)
     (True, True)
     """
-    enough = min(ENOUGH, (rows + 1) // 2)
-    few = min(enough, present / 2)
-    return (present >= enough or not (if_any and present)) and all(misfit >= few for misfit in misfits)
+    few = _few(present, rows)
+    return (present >= _enough(rows) or not (if_any and present)) and all(misfit >= few for misfit in misfits)
 
 
 class FirstRows:
     """The first rows of text files.
+
+    A column has the first of some candidates that all its values fit, in an order that is always the same. How many do
+    not fit is counted value by value, whatever the others are, for this candidate and for all before it.
 
     Parameters
     ----------
@@ -87,50 +94,49 @@ class FirstRows:
         The rows, each value as text.
     read
         Reads the same rows with other types; a value that does not fit is missing.
-    named
-        Whether the columns are named by a header, not by the rows that have them.
     """
 
     def __init__(
-        self,
-        where: str,
-        texts: pl.DataFrame,
-        read: Callable[[Mapping[str, pl.DataType]], pl.LazyFrame],
-        *,
-        named: bool = True,
+        self, where: str, texts: pl.DataFrame, read: Callable[[Mapping[str, pl.DataType]], pl.LazyFrame]
     ) -> None:
-        self._where, self._texts, self._read, self._named = where, texts, read, named
-        self._missing = texts.null_count()
+        self._where, self._texts, self._read = where, texts, read
+        self._present = {name: texts.height - count for name, count in texts.null_count().row(0, named=True).items()}
+        self._odd: dict[str, tuple[pl.DataType, str]] = {}  # the type that fits all values, and what is odd
 
-    def types(
-        self, found: Mapping[str, pl.DataType], declared: Mapping[str, pl.DataType], decimal: str
-    ) -> dict[str, pl.DataType]:
-        """Return the types of a CSV file: as declared, or as `found`, or text where not all values fit that.
+    def types(self, declared: Mapping[str, pl.DataType], decimal: str) -> dict[str, pl.DataType]:
+        """Return the types of a CSV file: as declared, or the first that all values fit, or text.
 
         Refuse what may be a matter of chance, and warn of what may be read otherwise than it is meant.
         """
-        types = {name: declared.get(name, dtype if keeps(dtype) else _TEXT) for name, dtype in found.items()}
-        misfits = self._misfits(types)
-        # Numbers that are too large, for instance; every value fits text.
-        unfit = {
-            name: {dtype: misfits[name]} for name, dtype in types.items() if misfits[name] and name not in declared
-        }
-        types |= dict.fromkeys(unfit, _TEXT)
-        texts = [name for name, dtype in types.items() if dtype == _TEXT and name not in declared]
-        days = [name for name in texts if self._are_days(name)]
-        inferred = {name: dtype for name, dtype in types.items() if name not in {*declared, *days}}
-        special = self._more_special(inferred) | unfit
-        for name in inferred:
-            if found[name].is_integer():  # if too large for an integer, then also for an exact number
-                special[name].pop(pl.Float64(), None)
-        unclear = self._unclear(inferred, special)
-        for why, columns, way_out in self._spellings([name for name in texts if name in unclear], decimal):
+        names = [name for name in self._texts.columns if name not in declared]
+        plain = {dtype: self._misfits(names, dtype) for dtype in _PLAIN}
+        types, day_unclear = dict(declared), []
+        for name in names:
+            misfits = [(dtype, plain[dtype][name]) for dtype in _PLAIN]
+            misfits[-1] = pl.Float64(), plain[pl.Float64()][name] + self._too_large(name, plain[pl.Int64()][name])
+            misfits += self._misfits_of_dates(name)
+            types[name] = dtype = self._decide(name, misfits, _TEXT)
+            if dtype.is_temporal() and name not in self._odd:
+                late = self._days_beyond_12(name)
+                if late is None:  # years come first
+                    continue
+                if not late:
+                    types[name] = _TEXT
+                    day_unclear.append((name, dtype))
+                elif late < self._few(name):
+                    self._odd[name] = (
+                        dtype,
+                        f"in only {late:,} of {self._present[name]:,} dates the day can be no month",
+                    )
+        types = {name: types[name] for name in self._texts.columns}
+        texts = [name for name in names if types[name] == _TEXT]
+        for why, columns, way_out in self._spellings([name for name in texts if name in self._odd], decimal):
             named = ", ".join(map(repr, columns))
             raise RowSourceError(
                 f"{self._where}: because of {why}, some numbers are not read as such in {named}. {way_out}"
             )
-        self._refuse(unclear)
-        types |= dict.fromkeys(self._unclear_dates(types, declared, days), _TEXT)
+        self._refuse()
+        self._warn_of_dates(types, declared, day_unclear, texts)
         for why, columns, way_out in self._spellings(texts, decimal):
             named = ", ".join(map(repr, columns))
             check.warn(
@@ -138,84 +144,124 @@ class FirstRows:
             )
         return types
 
-    def require_clear(self, types: Mapping[str, pl.DataType]) -> None:
-        """Refuse types that may be a matter of chance."""
-        self._refuse(self._unclear(types, self._more_special(types)))
+    def types_of_records(self, found: Mapping[str, pl.DataType], declared: Collection[str]) -> dict[str, pl.DataType]:
+        """Return the types of JSON lines that are not declared; those that cannot be kept are as they were found.
 
-    def _misfits(self, types: Mapping[str, pl.DataType]) -> dict[str, int]:
-        """Return how many values of each column do not fit its type."""
-        others = dict.fromkeys(self._texts.columns, _TEXT)
-        missing = self._read({**others, **types}).null_count().collect(engine="streaming")
-        return {name: missing[name].item() - self._missing[name].item() for name in types}
+        A column that is left out looks as if no record had it. So it matters how many do, unless it is left out.
+        """
+        names = [name for name in found if name not in declared]
+        as_ = {
+            dtype: self._misfits(names, dtype) for dtype in (*_PLAIN, pl.Int128(), pl.Struct({}), pl.List(pl.Null()))
+        }
+        types: dict[str, pl.DataType] = {}
+        for name in names:
+            too_large = as_[pl.Int64()][name] - as_[pl.Int128()][name]
+            nested = 2 * self._present[name] - as_[pl.Struct({})][name] - as_[pl.List(pl.Null())][name]
+            misfits = [
+                (pl.Boolean(), as_[pl.Boolean()][name]),
+                (pl.Int64(), as_[pl.Int64()][name]),
+                (pl.Int128(), as_[pl.Int128()][name]),
+                (pl.Float64(), as_[pl.Float64()][name] + too_large),
+                (pl.Struct({}), self._present[name] - nested),
+            ]
+            dtype = self._decide(name, misfits, _TEXT, named=False)
+            if dtype == _TEXT and self._present[name] and found[name] != _TEXT:
+                self._odd[name] = _TEXT, "its values are of several kinds"
+            types[name] = dtype if self._present[name] and keeps(dtype) else found[name]
+        self._refuse()
+        return types
 
-    def _unclear(
-        self, types: Mapping[str, pl.DataType], special: Mapping[str, Mapping[pl.DataType, int]]
-    ) -> dict[str, tuple[pl.DataType, str]]:
-        """Return the columns whose types may be a matter of chance: the type that fits all values, and what is odd.
+    def _misfits(self, names: Sequence[str], dtype: pl.DataType) -> dict[str, int]:
+        """Return how many values of each column do not fit this type."""
+        types = dict.fromkeys(self._texts.columns, _TEXT) | dict.fromkeys(names, dtype)
+        missing = self._read(types).null_count().collect(engine="streaming")
+        return {name: missing[name].item() - self._texts.height + self._present[name] for name in names}
+
+    def _too_large(self, name: str, not_whole: int) -> int:
+        """Return how many values are whole numbers beyond 64 bits: none of these is an exact number."""
+        whole = int(self._values(name).str.contains(_WHOLE).sum())
+        return max(0, whole - (self._present[name] - not_whole))
+
+    def _misfits_of_dates(self, name: str) -> list[tuple[pl.DataType, int]]:
+        """Return, for each way to write dates, how many values are not written like that."""
+        values, found = self._values(name), []
+        for example, pattern, dtype in _DATES:
+            alike = values.filter(values.str.contains(pattern))
+            fit = 0
+            if not alike.is_empty():
+                both = pl.concat([pl.Series("", [example]), alike]).str
+                read = both.to_date(strict=False) if dtype == pl.Date() else both.to_datetime(strict=False)
+                fit = len(read) - 1 - read.null_count()
+            found.append((dtype, len(values) - fit))
+        return found
+
+    def _days_beyond_12(self, name: str) -> int | None:
+        """Return how many dates tell the day from the month; None if years come first."""
+        first = self._values(name).str.extract_groups(_YEAR_LAST).struct.field("first").drop_nulls()
+        return None if first.is_empty() else int((first.cast(pl.Int64) > 12).sum())
+
+    def _few(self, name: str) -> float:
+        return _few(self._present[name], self._texts.height)
+
+    def _decide(
+        self, name: str, misfits: Sequence[tuple[pl.DataType, int]], rest: pl.DataType, *, named: bool = True
+    ) -> pl.DataType:
+        """Return the first candidate that all values fit, or else `rest`; note it if that may be a matter of chance.
 
         Parameters
         ----------
-        types
-            The inferred types.
-        special
-            How many values of each column do not fit the more special types that it might have.
+        misfits
+            The candidates, and how many values do not fit each.
+        named
+            Whether the column is named by a header, not by the rows that have it.
         """
-        rows = self._texts.height
-        unclear: dict[str, tuple[pl.DataType, str]] = {}
-        for name, dtype in types.items():
-            present = rows - self._missing[name].item()
-            misfits = special[name]
-            if is_clear(present, misfits.values(), rows, if_any=dtype != _TEXT or not self._named):
-                continue
-            nearly = min(misfits, key=misfits.__getitem__, default=dtype)
+        rows, present = self._texts.height, self._present[name]
+        last = next((place for place, (_, count) in enumerate(misfits) if present and not count), len(misfits))
+        dtype, before = [*(dtype for dtype, _ in misfits), rest][last], misfits[:last]
+        seen = keeps(dtype) and not (named and dtype == _TEXT)  # whether values alone make analysts see it
+        if not is_clear(present, [count for _, count in before], rows, if_any=seen):
             what = f"only {present:,} of the first {rows:,} rows have a value"
-            if misfits and misfits[nearly] < min(ENOUGH, present / 2):
-                type_ = storage_of(name, nearly).type
-                what = f"of the {present:,} values in the first {rows:,} rows, all but {misfits[nearly]:,} fit {type_}"
-            unclear[name] = dtype, what
-        return unclear
+            nearly, count = min(before, key=lambda each: each[1], default=(dtype, present))
+            if count < self._few(name):
+                what = f"of the {present:,} values in the first {rows:,} rows, all but {count:,} {_fit(nearly)}"
+            self._odd[name] = dtype, what
+        return dtype
 
-    def _more_special(self, types: Mapping[str, pl.DataType]) -> dict[str, dict[pl.DataType, int]]:
-        """Return how many values of each column do not fit the types that are more special than its own."""
-        found: dict[str, dict[pl.DataType, int]] = {name: {} for name in types}
-        for special, general in _MORE_SPECIAL.items():
-            columns = dict.fromkeys((name for name, dtype in types.items() if dtype in general), special)
-            for name, misfits in self._misfits(columns).items() if columns else ():
-                found[name][special] = misfits
-        return found
-
-    def _refuse(self, unclear: Mapping[str, tuple[pl.DataType, str]]) -> None:
-        for name, (_, what) in unclear.items():  # the first, if there is one
-            others = _and_more(len(unclear) - 1)
-            types = {each: str(storage_of(each, dtype).type) for each, (dtype, _) in unclear.items()}
+    def _refuse(self) -> None:
+        for name, (_, what) in self._odd.items():  # the first, if there is one
+            others = _and_more(len(self._odd) - 1)
+            types = {each: _type_of(dtype) for each, (dtype, _) in self._odd.items()}
             raise RowSourceError(
                 f"{self._where}: the type of {name!r}{others} may be a matter of chance: {what}. Declare it when"
                 f" opening, by what you know of it; this would fit: types={types!r}."
             )
 
-    def _unclear_dates(
-        self, types: Mapping[str, pl.DataType], declared: Collection[str], as_text: Sequence[str]
-    ) -> list[str]:
-        """Return the columns whose dates could be others than those that would be read; say so, and what to do."""
-        unclear: list[str] = []
+    def _warn_of_dates(
+        self,
+        types: Mapping[str, pl.DataType],
+        declared: Collection[str],
+        day_unclear: Sequence[tuple[str, pl.DataType]],
+        texts: Sequence[str],
+    ) -> None:
+        """Say which dates could be others than those that are read, and what to do."""
+        unclear = [name for name, _ in day_unclear]
+        unclear += [name for name in texts if name not in unclear and self._are_days(name)]
         day_first: list[str] = []
-        for name in (name for name, dtype in types.items() if dtype.is_temporal()):
-            year_last = self._present(name).str.extract_groups(_YEAR_LAST).struct.unnest().drop_nulls()
-            if year_last.is_empty():
-                continue
-            short = (year_last["year"].str.len_chars() < 4).any()
-            if short and name in declared:
+        for name in (name for name in declared if types[name].is_temporal()):
+            year_last = self._values(name).str.extract_groups(_YEAR_LAST).struct.unnest().drop_nulls()
+            if (year_last["year"].str.len_chars() < 4).any():
                 raise RowSourceError(
                     f"{self._where}: years of {name!r} have two digits, which do not say the century. Write dates as"
                     f" 2024-12-31, or read them as text: types={{{name!r}: 'text'}}."
                 )
-            if short or (year_last["first"].cast(pl.Int64) <= 12).all():
-                (day_first if name in declared else unclear).append(name)
-        if unclear or as_text:
-            type_ = "date" if unclear and types[unclear[0]] == pl.Date else "timestamp"
-            enough = f"; if the day comes first, this is enough: types={{{unclear[0]!r}: {type_!r}}}" if unclear else ""
+            if self._days_beyond_12(name) == 0:
+                day_first.append(name)
+        if unclear:
+            enough = ""
+            for name, dtype in day_unclear[:1]:
+                enough = f"; if the day comes first, this is enough: types={{{name!r}: {_type_of(dtype)!r}}}"
             check.warn(
-                f"{self._where}: dates are read as text in {', '.join(map(repr, [*unclear, *as_text]))}, as it is not"
+                f"{self._where}: dates are read as text in {', '.join(map(repr, unclear))}, as it is not"
                 " clear which number is the day, which the month and which the year. Write them as"
                 f" 2024-12-31{enough}.",
                 UnclearDates,
@@ -226,16 +272,15 @@ class FirstRows:
                 " does, write dates as 2024-12-31.",
                 UnclearDates,
             )
-        return unclear
 
-    def _present(self, name: str) -> pl.Series:
+    def _values(self, name: str) -> pl.Series:
         """Return the values that are there, under a name that is no pattern to Polars."""
         return self._texts[name].alias("").drop_nulls()
 
     def _are_days(self, name: str) -> bool:
-        """Whether all values look like 1/2/2024, in which the day may be either number."""
-        present = self._present(name)
-        return not present.is_empty() and bool(present.str.contains(_SLASHES).all())
+        """Whether all values look like 1/2/2024 or 1-2-24, in which any number may be the day."""
+        values = self._values(name)
+        return not values.is_empty() and bool(values.str.contains(_DAYS).all())
 
     def _spellings(self, columns: Sequence[str], decimal: str) -> list[tuple[str, list[str], str]]:
         """Return why columns are text whose values, but for how they are written, are numbers; and what to do."""
@@ -244,7 +289,7 @@ class FirstRows:
         thousands: list[str] = []
         spaced: list[str] = []
         for name in columns:
-            present = self._present(name)
+            present = self._values(name)
             rest = present.filter(~present.is_in(MARKERS))
             bare = rest.str.strip_chars(" ")
             grouped = bare.str.contains(_THOUSANDS)
@@ -266,12 +311,10 @@ class FirstRows:
         )
         markers = sorted({each for some in found.values() for each in some})
         missing = f"If values are missing there, say so when opening: null_values={markers!r}."
-        numbers = dict.fromkeys(spaced, str(Type.FLOAT))
-        blanks = f"Remove the spaces from the file, or declare that these are numbers: types={numbers!r}."
         advice = [
             ("their commas", decimals, commas),
             ("their commas", thousands, f"{apart} decimal=','."),
-            ("the spaces beside them", spaced, blanks),
+            ("the spaces after them", spaced, "Remove the spaces from the file."),
             (", ".join(map(repr, markers)), list(found), missing),
         ]
         return [each for each in advice if each[1]]
@@ -279,3 +322,22 @@ class FirstRows:
 
 def _and_more(columns: int) -> str:
     return f" (and {columns} more column{'s' * (columns > 1)} like it)" if columns else ""
+
+
+def _enough(rows: int) -> int:
+    return min(ENOUGH, (rows + 1) // 2)
+
+
+def _few(present: int, rows: int) -> float:
+    return min(_enough(rows), present / 2)
+
+
+def _type_of(dtype: pl.DataType) -> str:
+    """Return the type to declare."""
+    return str(storage_of("", dtype).type if keeps(dtype) else Type.STRING)
+
+
+def _fit(dtype: pl.DataType) -> str:
+    if dtype.is_nested():
+        return "are lists or records"
+    return f"fit {_type_of(dtype)}" if keeps(dtype) else "are integers of up to 128 bits"

@@ -23,7 +23,7 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
-from holdfast.rows.columns import keeps, storage_of
+from holdfast.rows.columns import storage_of
 from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows
 from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
@@ -110,14 +110,28 @@ class JsonLines:
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the files."""
-        inferred: dict[str, pl.DataType] = dict(self._scan(infer_schema_length=LOOK_AHEAD).collect_schema())
-        kept = {name: dtype for name, dtype in inferred.items() if keeps(dtype)}
-        texts = self._read(dict.fromkeys(kept, pl.String())).head(LOOK_AHEAD).collect(engine="streaming")
-        first = FirstRows(self._where, texts, lambda types: self._read(types).head(LOOK_AHEAD), named=False)
+        found = self._found()
         declared = {name: READ_AS[type_] for name, type_ in self._dialect.types}
-        first.require_clear({name: dtype for name, dtype in kept.items() if name not in declared})
-        self._types = inferred | declared
+        texts = self._read(dict.fromkeys(found, pl.String())).head(LOOK_AHEAD).collect(engine="streaming")
+        first = FirstRows(self._where, texts, lambda types: self._read(types).head(LOOK_AHEAD))
+        inferred = first.types_of_records(found, declared)
+        self._types = {name: inferred.get(name, dtype) for name, dtype in found.items()} | declared
         return self._scan(schema=self._types)
+
+    def _found(self) -> dict[str, pl.DataType]:
+        """Return the columns of the first rows, of all files that have some of them: Polars looks only at one."""
+        found: dict[str, pl.DataType] = {}
+        left = LOOK_AHEAD
+        for source in self._sources:
+            scan = pl.scan_ndjson(source, infer_schema_length=left)
+            for name, dtype in scan.collect_schema().items():
+                before = found.setdefault(name, dtype)
+                if before == pl.Null() or dtype == pl.String():
+                    found[name] = dtype
+            left -= scan.head(left).select(pl.len()).collect(engine="streaming").item()
+            if left <= 0:
+                break
+        return found
 
     def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
         """Scan some lines, from the beginning of a file or not."""
@@ -231,8 +245,7 @@ class CsvFiles:
 
     def _typed(self) -> dict[str, pl.DataType]:
         """Return the type of every column, from the declaration or from the first rows."""
-        inferred = pl.scan_csv(self._read, infer_schema_length=LOOK_AHEAD, try_parse_dates=True, **self._options)
-        types = dict(inferred.collect_schema())
+        types = dict(pl.scan_csv(self._read, infer_schema=False, **self._options).collect_schema())
         for unknown in dict(self._given.types).keys() - types.keys():
             known = Path(self._where).name
             raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
@@ -240,7 +253,7 @@ class CsvFiles:
         head = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
         texts = head.select(_short(place) for place in range(len(types))).collect(engine="streaming")
         first = FirstRows(self._where, texts, lambda types: self._read_as(types).head(LOOK_AHEAD))
-        return first.types(types | declared, declared, self._dialect.decimal)
+        return first.types(declared, self._dialect.decimal)
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):
