@@ -1,19 +1,24 @@
 """The types of columns that nobody declared, from the first rows of a text file; not where they are a matter of chance.
 
-Analysts see types, so a type must not tell what happens to be in this sample. What decides is how many of a column's
-first values are there, and how many of them do not fit a type; rows are independent, so these are sums of independent
-indicators. Where such a count is small but not 0, another sample might well have shown none, and the column would have
-another type: then nothing is inferred, and whoever opens the file declares the type. So between two types that are both
-inferred without asking lie 50 values or more, in files of 200 rows and longer. Let X be a sum with mean m. Then
+Analysts see types, so a type must not tell what happens to be in this sample. A column has the first of some types, in
+a fixed order, that all its values fit. What decides is how many values do not fit a type: each is judged alone, and
+rows are independent, so these are sums of independent indicators. Where such a count is small but not 0, another
+sample might well have shown none, and the column would have that type: then nothing is inferred, and whoever opens the
+file declares the type. So of two types that are both inferred without asking, in files of 200 rows and longer, all
+values fit the one that comes first, or 50 values or more do not. Let X be a sum with mean m. Then
 
     P(X = 0) <= e^-m        and        P(X >= 50) <= e^-m (e m / 50)^50,
 
-which cross at m = 50 / e: whatever m is, one of the two is less than 1.1e-8. But for such a chance, a column's type is
-a fact about the population, or has been declared.
+which cross at m = 50 / e: whatever m is, one of the two is less than 1.1e-8. (If a column of texts has fewer than 100
+values, fewer than 50 may misfit; as at least half of its values do, and another type needs 100 that fit, the smaller
+chance is no larger than that: the tests enumerate it.) But for such a chance, a column's type is a fact about the
+population, or has been declared.
 
 Not covered: what whoever opens the file learns from a refusal, here or because a later value does not fit (types are
-declared from what is known of a table, not found out by trying); a file whose order depends on its values, such that
-a column is empty in just about all of the first rows, and not later.
+declared from what is known of a table, not found out by trying); shorter files, where the chance is about 4e-6 with
+100 rows, 0.1% with 50 and 4% with 20; rows that depend on each other, as those of a unit do: if one unit alone has the
+50 values, its luck decides; a file whose order depends on its values, such that a column is empty, or of another kind,
+in just about all of the first rows, and not later.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -100,7 +105,8 @@ class FirstRows:
         self, where: str, texts: pl.DataFrame, read: Callable[[Mapping[str, pl.DataType]], pl.LazyFrame]
     ) -> None:
         self._where, self._texts, self._read = where, texts, read
-        self._present = {name: texts.height - count for name, count in texts.null_count().row(0, named=True).items()}
+        missing: dict[str, int] = texts.null_count().row(0, named=True)
+        self._present = {name: texts.height - count for name, count in missing.items()}
         self._odd: dict[str, tuple[pl.DataType, str]] = {}  # the type that fits all values, and what is odd
 
     def types(self, declared: Mapping[str, pl.DataType], decimal: str) -> dict[str, pl.DataType]:
