@@ -269,3 +269,12 @@ def test_the_first_rows_are_those_of_all_files(suffix: str, tmp_path: Path) -> N
     types = {} if suffix == "csv" else {"y": "integer"}
     rows = open_rows(str(tmp_path / f"*.{suffix}"), folder=tmp_path / "f.holdfast", types=types)
     assert types_in(rows)["x"] == "number"
+
+
+@pytest.mark.parametrize("place", ["0", "2"])
+def test_empty_files_of_json_lines_say_nothing(place: str, tmp_path: Path) -> None:
+    (tmp_path / "1.jsonl").write_text('{"x": 1}\n' * 300)
+    (tmp_path / f"{place}.jsonl").touch()
+    rows = open_rows(str(tmp_path / "*.jsonl"), folder=tmp_path / "f.holdfast")
+    assert types_in(rows) == {"x": "integer"}
+    assert len(rows) == 300

@@ -122,7 +122,10 @@ class JsonLines:
         """Return the columns of the first rows, of all files that have some of them: Polars looks only at one."""
         found: dict[str, pl.DataType] = {}
         left = LOOK_AHEAD
-        for source in self._sources:
+        empty = [
+            path for path in self.on_disk if path.stat().st_size == 0
+        ]  # Polars refuses them here, not beside others
+        for source in [each for each in self._sources if each not in empty] or self._sources:
             scan = pl.scan_ndjson(source, infer_schema_length=left)
             for name, dtype in scan.collect_schema().items():
                 before = found.setdefault(name, dtype)
