@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
@@ -281,3 +282,21 @@ def test_empty_files_of_json_lines_say_nothing(place: str, tmp_path: Path) -> No
     rows = open_rows(str(tmp_path / "*.jsonl"), folder=tmp_path / "f.holdfast")
     assert types_in(rows) == {"x": "integer"}
     assert len(rows) == 300
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_one_unit_with_many_rows_does_not_decide_a_type(ending: str, tmp_path: Path) -> None:
+    people = [*range(300), *[300] * 200]
+    frame = pl.DataFrame({"person": people, "x": [1.0] * 300 + [1.5] * 200, "n": [2] * 500})
+    path = tmp_path / f"t.{ending}"
+    if ending == "csv":
+        path.write_text("person,x,n\n" + "".join(f"{one},{x:g},{n}\n" for one, x, n in frame.iter_rows()))
+    else:
+        path.write_text("".join(f'{{"person": {one}, "x": {x:g}, "n": {n}}}\n' for one, x, n in frame.iter_rows()))
+    with pytest.raises(hf.RowSourceError, match=r"of the 301 values in the first 301 units, all but 1 "):
+        open_rows(path, unit="person")
+    with pytest.raises(hf.RowSourceError, match=r"all but 1 "):
+        hf.deal(path, tmp_path / "t.deck", cards=1_000, unit="person")
+    rows = open_rows(path, unit="person", types={"x": "number"})
+    assert types_in(rows) == {"x": "number", "n": "integer"}
+    assert types_in(open_rows(path, folder=tmp_path / "by_row.holdfast"))["x"] == "number"  # 200 rows of their own

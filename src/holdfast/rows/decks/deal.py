@@ -112,6 +112,7 @@ def deal(
     if engine is not None:
         _refuse_engine(unit, distinct, checks, there)
     scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values, decimal), version)
+    scan.unit = unit if there is None else there.unit
     try:
         scan.open()
         unit = _unit(unit, there, scan)

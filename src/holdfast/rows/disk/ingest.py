@@ -137,7 +137,7 @@ def _write_unless_asked(
     refuse_other_unit(scan, begun, unit)
     if before is not None:
         scan.recall(before.source)
-    origin = scan.origin()
+    origin, scan.unit = scan.origin(), unit
     try:
         scan.open()
         _write(scan, origin, partial, progress, complete, unit)

@@ -111,9 +111,9 @@ class FileScan(LazyScan):
         if self.format == "Arrow":
             return pl.scan_ipc(paths, hive_partitioning=self._partitioned, glob=False)
         if self.format == "JSON lines":
-            self._text = JsonLines(self.where, self.files, paths, self._dialect)
+            self._text = JsonLines(self.where, self.files, paths, self._dialect, self.unit)
         else:
-            self._text = CsvFiles(self.where, self.files, paths, self._dialect, self._given)
+            self._text = CsvFiles(self.where, self.files, paths, self._dialect, self._given, self.unit)
         return self._text.lazy()
 
     def rows(self) -> int | None:

@@ -16,9 +16,9 @@ population, or has been declared.
 
 Not covered: what whoever opens the file learns from a refusal, here or because a later value does not fit (types are
 declared from what is known of a table, not found out by trying); shorter files, where the chance is about 4e-6 with
-100 rows, 0.1% with 50 and 4% with 20; rows that depend on each other, as those of a unit do: if one unit alone has the
-50 values, its luck decides; a file whose order depends on its values, such that a column is empty, or of another kind,
-in just about all of the first rows, and not later.
+100 rows, 0.1% with 50 and 4% with 20; a file whose order depends on its values, such that a column is empty, or of
+another kind, in just about all of the first rows, and not later. Rows of one unit depend on each other, so one row of
+each unit counts.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -99,14 +99,23 @@ class FirstRows:
         The rows, each value as text.
     read
         Reads the same rows with other types; a value that does not fit is missing.
+    unit
+        The column that says which rows belong together. Of each unit only the first of these rows counts: its rows may
+        depend on each other, and one unit may have many of them.
     """
 
     def __init__(
-        self, where: str, texts: pl.DataFrame, read: Callable[[Mapping[str, pl.DataType]], pl.LazyFrame]
+        self,
+        where: str,
+        texts: pl.DataFrame,
+        read: Callable[[Mapping[str, pl.DataType]], pl.LazyFrame],
+        unit: str | None = None,
     ) -> None:
-        self._where, self._texts, self._read = where, texts, read
-        missing: dict[str, int] = texts.null_count().row(0, named=True)
-        self._present = {name: texts.height - count for name, count in missing.items()}
+        self._where, self._read = where, read
+        self._counts = texts[unit].is_first_distinct() if unit in texts.columns else None  # which rows count
+        self._texts = texts if self._counts is None else texts.filter(self._counts)
+        missing: dict[str, int] = self._texts.null_count().row(0, named=True)
+        self._present = {name: self._texts.height - count for name, count in missing.items()}
         self._odd: dict[str, tuple[pl.DataType, str]] = {}  # the type that fits all values, and what is odd
 
     def types(self, declared: Mapping[str, pl.DataType], decimal: str) -> dict[str, pl.DataType]:
@@ -180,7 +189,10 @@ class FirstRows:
     def _misfits(self, names: Sequence[str], dtype: pl.DataType) -> dict[str, int]:
         """Return how many values of each column do not fit this type."""
         types = dict.fromkeys(self._texts.columns, _TEXT) | dict.fromkeys(names, dtype)
-        missing = self._read(types).null_count().collect(engine="streaming")
+        rows = self._read(types)
+        if self._counts is not None:
+            rows = rows.collect(engine="streaming").filter(self._counts).lazy()
+        missing = rows.null_count().collect(engine="streaming")
         return {name: missing[name].item() - self._texts.height + self._present[name] for name in names}
 
     def _too_large(self, name: str, not_whole: int) -> int:
@@ -226,10 +238,11 @@ class FirstRows:
         dtype, before = [*(dtype for dtype, _ in misfits), rest][last], misfits[:last]
         seen = keeps(dtype) and not (named and dtype == _TEXT)  # whether values alone make analysts see it
         if not is_clear(present, [count for _, count in before], rows, if_any=seen):
-            what = f"only {present:,} of the first {rows:,} rows have a value"
+            first = f"the first {rows:,} {'rows' if self._counts is None else 'units'}"
+            what = f"only {present:,} of {first} have a value"
             nearly, count = min(before, key=lambda each: each[1], default=(dtype, present))
             if count < self._few(name):
-                what = f"of the {present:,} values in the first {rows:,} rows, all but {count:,} {_fit(nearly)}"
+                what = f"of the {present:,} values in {first}, all but {count:,} {_fit(nearly)}"
             self._odd[name] = dtype, what
         return dtype
 

@@ -61,12 +61,14 @@ class Scan(ABC):
     """One table, to be read once.
 
     `where` is its name in messages, `name` the name of the dataset, `path` its file or folder, if it is on this
-    machine. `note` is printed after it was read.
+    machine. `unit` is the column that says which rows belong together, if that was declared before opening. `note` is
+    printed after it was read.
     """
 
     name: str
     where: str
     path: Path | None = None
+    unit: str | None = None
     note: str = ""
     columns: dict[str, Storage]
     never_missing: Collection[str] = ()

@@ -105,15 +105,18 @@ class JsonLines:
 
     quote = b""  # no line ends inside a text
 
-    def __init__(self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect) -> None:
+    def __init__(
+        self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect, unit: str | None
+    ) -> None:
         self._where, self._sources, self.on_disk, self._dialect = where, list(sources), files, dialect
+        self._unit = unit
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the files."""
         found = self._found()
         declared = {name: READ_AS[type_] for name, type_ in self._dialect.types}
         texts = self._read(dict.fromkeys(found, pl.String())).head(LOOK_AHEAD).collect(engine="streaming")
-        first = FirstRows(self._where, texts, lambda types: self._read(types).head(LOOK_AHEAD))
+        first = FirstRows(self._where, texts, lambda types: self._read(types).head(LOOK_AHEAD), self._unit)
         inferred = first.types_of_records(found, declared)
         self._types = {name: inferred.get(name, dtype) for name, dtype in found.items()} | declared
         return self._scan(schema=self._types)
@@ -165,9 +168,16 @@ class CsvFiles:
     quote = b'"'
 
     def __init__(
-        self, where: str, files: Sequence[Path], sources: Sequence[Path | str], dialect: Dialect, given: Dialect
+        self,
+        where: str,
+        files: Sequence[Path],
+        sources: Sequence[Path | str],
+        dialect: Dialect,
+        given: Dialect,
+        unit: str | None,
     ) -> None:
         self._where, self._files, self._sources, self._dialect, self._given = where, files, sources, dialect, given
+        self._unit = unit
         self.on_disk: Sequence[Path] = ()  # the files in UTF-8
         self._copies: list[Any] = []
         self._warned = False  # of a short line
@@ -255,7 +265,7 @@ class CsvFiles:
         declared = {name: READ_AS[type_] for name, type_ in self._dialect.types if name in types}
         head = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
         texts = head.select(_short(place) for place in range(len(types))).collect(engine="streaming")
-        first = FirstRows(self._where, texts, lambda types: self._read_as(types).head(LOOK_AHEAD))
+        first = FirstRows(self._where, texts, lambda types: self._read_as(types).head(LOOK_AHEAD), self._unit)
         return first.types(declared, self._dialect.decimal)
 
     def _refuse_header(self, names: list[str]) -> None:
