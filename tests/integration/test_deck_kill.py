@@ -19,7 +19,7 @@ from holdfast.errors import BudgetExhausted, RowSourceError
 from holdfast.ledger import ledger as ledger_
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import dealing, sorting
+from holdfast.rows.decks import dealing, placing, sorting
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.session.session import Session
@@ -199,7 +199,7 @@ def test_an_interrupt_while_a_file_of_marks_is_made_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the second of ten chunks has missing values: what comes later does not make the file any longer."""
-    table, deck, ftruncate, left = tmp_path / "t.parquet", tmp_path / "t.deck", os.ftruncate, 2
+    table, deck, make_room, left = tmp_path / "t.parquet", tmp_path / "t.deck", placing.make_room, 2
     numbers = [None if 10_000 <= i < 20_000 else i for i in range(ROWS)]
     pl.DataFrame({"x": numbers}).write_parquet(table)
     monkeypatch.setattr(cards_, "CHUNK", 10_000)
@@ -213,9 +213,9 @@ def test_an_interrupt_while_a_file_of_marks_is_made_loses_nothing(
         left -= 1
         if left == 0:  # the first one is of the values
             raise KeyboardInterrupt
-        ftruncate(file, length)
+        make_room(file, length)
 
-    monkeypatch.setattr(os, "ftruncate", interrupted)
+    monkeypatch.setattr(placing, "make_room", interrupted)
     with pytest.raises(KeyboardInterrupt):
         deal(table, deck, cards=5_000)
     deal(table, deck, cards=5_000)

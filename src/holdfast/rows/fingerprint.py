@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.columns import BufferPool, Storage
+from holdfast.rows.columns import BufferPool, Storage, code_type
 from holdfast.rows.disk.array_files import BlockHashes, FileEntry
 from holdfast.rows.draws import mix
 
@@ -221,11 +221,11 @@ class Texts:
         self.all = pl.concat([self.all, new])
         self._known = pl.Enum(self.all), np.concatenate([self._known[1], text_hashes(new)])
 
-    def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
+    def sorted(self) -> tuple[pl.Series, NDArray[np.unsignedinteger[Any]]]:
         """Return all texts in sorted order, and the place of every code in it, whatever order they were met in."""
         order = self.all.arg_sort()
-        ranks = np.empty(order.len(), np.uint32)
-        ranks[order.to_numpy()] = np.arange(order.len(), dtype=np.uint32)
+        ranks = np.empty(order.len(), code_type(order.len()))
+        ranks[order.to_numpy()] = np.arange(order.len())
         return self.all.gather(order), ranks
 
 

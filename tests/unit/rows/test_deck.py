@@ -1,5 +1,6 @@
 """A deck: dealt whole or not at all, every card once, used up in order, never rewound."""
 
+import ctypes
 import errno
 import os
 import shutil
@@ -23,7 +24,7 @@ from holdfast.queries.build import build_mean
 from holdfast.rows import fingerprint as content_
 from holdfast.rows.columns import PackedText
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import dealing, sorting
+from holdfast.rows.decks import dealing, placing, sorting
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.rows.decks.sorting import Runs, in_order
@@ -401,6 +402,36 @@ def test_a_full_disk_is_told_in_words(table: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(RowSourceError, match=r"^Cannot write .*events\.deck: No space left on device\."):
         deal(table, table.with_name("events.deck"), cards=100)
     assert not table.with_name("events.deck").exists()
+
+
+def test_a_lack_of_room_is_told_before_the_first_card(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(*args: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    dealt: list[object] = []
+    monkeypatch.setattr(placing, "_fallocate", lacks)
+    monkeypatch.setattr(Runs, "prepare", lambda *args: dealt.append(args))
+    with pytest.raises(RowSourceError, match=r"^Cannot write .*events\.deck: No space left on device\."):
+        deal(table, table.with_name("events.deck"), cards=100)
+    assert not dealt
+    assert not table.with_name("events.deck").exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_where_room_cannot_be_taken_at_once_a_deck_is_dealt_all_the_same(
+    table: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    def refuses(*args: object) -> int:
+        ctypes.set_errno(errno.EOPNOTSUPP)
+        return -1
+
+    monkeypatch.setattr(placing, "_fallocate", refuses if there else None)
+    made = deal(table, table.with_name("events.deck"), cards=2_000)
+    assert isinstance(made, Deck)
+    made.verify()
+    cards = frame_of(made)
+    assert cards.equals(pl.read_parquet(table)[cards["id"]])
 
 
 def test_nothing_is_read_ahead_once_the_runs_are_closed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -326,7 +327,7 @@ class Job:
         )
 
 
-def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:
+def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[Any]]]) -> None:
     if isinstance(part.values, Joined):
         assert isinstance(column, TextFiles)
         column.add_joined(part.values, part.valid)

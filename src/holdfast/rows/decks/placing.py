@@ -11,6 +11,8 @@ in order never overwrites one that is not yet in order, and a process killed in 
 Threads do such work before its results are needed, in memory that is reused (`Ahead`).
 """
 
+import ctypes
+import errno
 import os
 import sys
 import threading
@@ -168,17 +170,23 @@ class Placing:
 
         Returns the columns that have missing values there; these are marked in separate files.
         """
-        ends, marked = [cut.tolist() for cut in cuts], set()
+        ends = [cut.tolist() for cut in cuts]
         places = (self._room + self._starts + self._filled).tolist()
-        for i, parts in columns.items():
+
+        def written(item: tuple[int, Sequence[Part]]) -> int | None:
+            i, parts = item
             self._write(i, "values", [part.values for part in parts], ends, places)
-            if any(part.valid is not None for part in parts):
-                marked.add(i)
-                marks = [
-                    np.zeros(end[-1], np.bool_) if part.valid is None else ~part.valid
-                    for part, end in zip(parts, ends, strict=True)
-                ]
-                self._write(i, "valid", marks, ends, places)
+            if all(part.valid is None for part in parts):
+                return None
+            marks = [
+                np.zeros(end[-1], np.bool_) if part.valid is None else ~part.valid
+                for part, end in zip(parts, ends, strict=True)
+            ]
+            self._write(i, "valid", marks, ends, places)
+            return i
+
+        with ThreadPoolExecutor(THREADS) as pool:  # new pages are slow: one thread would keep all others waiting
+            marked = {i for i in pool.map(written, columns.items()) if i is not None}
         self._filled += np.sum([np.diff(cut) for cut in cuts], axis=0)
         return marked
 
@@ -220,7 +228,7 @@ class Placing:
         # Like all files of the deck: its folder decides who may read it.
         file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
-            os.ftruncate(file, self._length(which, size))
+            make_room(file, self._length(which, size))
         finally:
             os.close(file)
         made.replace(path)
@@ -248,6 +256,22 @@ def incomplete() -> RowSourceError:
     return RowSourceError(
         "What was dealt so far is incomplete or was changed. Remove .deal.partial from the deck, and deal again."
     )
+
+
+_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # `os.posix_fallocate` may write zeros
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def make_room(file: int, size: int) -> None:
+    """Give an empty file its length; take all of its room at once where the system can, which fails early if it lacks.
+
+    Pages are then written in less time: the system has decided where they go.
+    """
+    if _fallocate is None or _fallocate(file, 0, ctypes.c_int64(0), ctypes.c_int64(size)):
+        problem = 0 if _fallocate is None else ctypes.get_errno()
+        if problem in _FULL:
+            raise OSError(problem, os.strerror(problem))
+        os.ftruncate(file, size)
 
 
 def read_into(file: int, values: NDArray[Any], at: int) -> None:

@@ -192,7 +192,7 @@ class TextFiles(ColumnFiles):
         self._pack(texts)
         self._mark(valid, texts.lengths.size)
 
-    def add_codes(self, codes: NDArray[np.uint32], valid: NDArray[np.bool_] | None) -> None:
+    def add_codes(self, codes: NDArray[np.unsignedinteger[Any]], valid: NDArray[np.bool_] | None) -> None:
         """Add codes into a dictionary that the caller keeps."""
         assert self._codes is not None
         self._codes.append(codes)
