@@ -1,6 +1,5 @@
 """Dealers and sessions on a deck, killed: no deck that opens is not whole, and no card is read for two questions."""
 
-import os
 import random
 import shutil
 import subprocess
@@ -18,8 +17,9 @@ import pytest
 from holdfast.errors import BudgetExhausted, RowSourceError
 from holdfast.ledger import ledger as ledger_
 from holdfast.ledger.opening import forget_all
+from holdfast.rows import fingerprint
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import dealing, placing, sorting
+from holdfast.rows.decks import dealing, placing, sorting, supply
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.session.session import Session
@@ -193,6 +193,40 @@ def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
     deal(table, deck, cards=6_000)
     assert left == 100 - 10
     assert [each.name for each in deck.iterdir()] == ["0001"]
+
+
+@pytest.mark.parametrize(
+    ("where", "lazy", "how"),
+    [
+        ((supply.Spool, "write"), True, {}),
+        ((sorting.Runs, "collect"), True, {}),
+        ((supply.Spool, "write"), False, {"unit": "text"}),
+        ((fingerprint.Content, "add"), False, {"checks": 0.1}),
+    ],
+    ids=["a stream is read", "a stream is dealt", "rows are grouped", "rows are set aside"],
+)
+def test_an_interrupt_leaves_nothing_of_what_cannot_be_resumed(
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: tuple[Any, str],
+    lazy: bool,
+    how: dict[str, Any],
+) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    source, deck = pl.scan_parquet(table) if lazy else table, tmp_path / "t.deck"
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            deal(source, deck, cards=50, progress=True, **how)
+    assert not deck.exists()
+    assert "the same call starts over" in " ".join(capsys.readouterr().err.split())
+    deal(source, deck, cards=50, progress=True, **how)
+    Deck(deck).verify()
+    assert "resumed" not in capsys.readouterr().err
 
 
 def test_an_interrupt_while_a_file_of_marks_is_made_loses_nothing(

@@ -492,14 +492,19 @@ def test_a_stream_is_dealt_without_being_counted_first(table: Path, deck: Deck, 
 
 
 @pytest.mark.parametrize(
-    ("lazy", "why"), [(True, "nobody can say whether the rows are still the same"), (False, "it is not the same deal")]
+    ("lazy", "there", "why"),
+    [
+        (True, "begun.json", "nobody can say whether the rows are still the same"),
+        (False, "begun.json", "it is not the same deal"),
+        (False, "chunk.1", "no card had been dealt"),
+    ],
 )
 def test_whoever_cannot_go_on_says_so(
-    table: Path, tmp_path: Path, lazy: bool, why: str, capsys: pytest.CaptureFixture[str]
+    table: Path, tmp_path: Path, lazy: bool, there: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = tmp_path / "t.deck" / ".deal.partial"
     left.mkdir(parents=True)
-    (left / "deal.json").write_text("{")
+    (left / there).write_text("{")
     deal(pl.scan_parquet(table) if lazy else table, tmp_path / "t.deck", cards=10, progress=True)
     assert why in " ".join(capsys.readouterr().err.split())
 

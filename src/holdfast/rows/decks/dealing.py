@@ -6,9 +6,10 @@ same cards.
 """
 
 import secrets
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
@@ -101,12 +102,21 @@ class Job:
         before = self.scan.moment()
         asked = [self.count, len(self.paths), self.unit, self.distinct, self.checks]
         note = Note(self.work, self.scan, before, ["cards", _FORMAT, *asked])
+        try:
+            self._run(before, note, next, engine, scratch)
+        except BaseException:
+            if engine is not None or note.read() is None:  # nobody could resume it
+                shutil.rmtree(self.work, ignore_errors=True)
+            raise
+
+    def _run(self, before: str, note: Note, next: bool, engine: str | None, scratch: str | None) -> None:
         found = note.read() if engine is None else None
         begun = None if found is None else Begun(**found)
         message, known = "", note.known and engine is None
         if begun is None:
             if any(self.work.iterdir()):
-                why = "it is not the same deal" if known else "nobody can say whether the rows are still the same"
+                why = "it is not the same deal" if note.path.exists() else "no card had been dealt"
+                why = why if known else "nobody can say whether the rows are still the same"
                 message = f"An earlier, unfinished deal could not be resumed, since {why}: everything was dealt again."
             clear(self.work)
         firsts = {
@@ -115,7 +125,10 @@ class Job:
             if begun is None or not any(_dealt(each).deal == begun.deck for each in deals_in(path))
         }
         (self.work / "runs").mkdir(exist_ok=True)
-        supply = counted(self.scan, self.work) if self.unit is None else by_unit(self.scan, self.work, self.unit)
+        if self.unit is None:
+            supply = counted(self.scan, self.work, self._reading)
+        else:
+            supply = by_unit(self.scan, self.work, self.unit, self._reading)
         if supply.rows == 0:
             raise RowSourceError(f"{self.scan.where or 'The table'} has no rows; holdfast needs at least one.")
         all_drawn, kept = supply.drawn, self._keep(supply)
@@ -306,7 +319,11 @@ class Job:
             return None
         if division.drawn != supply.drawn:
             raise self._another()
-        return keep(division, supply, self.work / KEPT, self.scan, self.origin, self.complete)
+        return keep(division, supply, self.work / KEPT, self.scan, self.origin, self.complete, self._reading)
+
+    def _reading(self, what: str, rows: int | None) -> AbstractContextManager[Callable[[int], None]]:
+        """Report a pass over the table before cards are dealt."""
+        return reported(f"{what} {self.origin.name}", "rows", lambda: rows, self.progress)
 
     def _require_same(self, fingerprint: str, order: str) -> None:
         """Refuse if earlier cards are of another table, of other rows that are kept, or number the rows otherwise.

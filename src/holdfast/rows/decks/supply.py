@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -105,18 +106,24 @@ class Supply:
                 number, seen, units = number + 1, seen + rows.height, units + lengths.size
 
 
-def counted(scan: Scan, work: Path) -> Supply:
+Pass = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
+"""Reports a pass over the table: what it does and to how many rows, if that is known; yields what counts them."""
+
+
+def counted(scan: Scan, work: Path, reading: Pass) -> Supply:
     """Count rows, or write them to disk to be counted."""
     rows = scan.rows()
     if rows is None:
         spool = Spool(work)
-        for batch in scan.batches():
-            spool.write(batch)
+        with reading("Reading", None) as advance:
+            for batch in scan.batches():
+                spool.write(batch)
+                advance(batch.height)
         return Supply(spool.rows, spool.rows, spool.read)
     return Supply(rows, rows, scan.batches)
 
 
-def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
+def by_unit(scan: Scan, work: Path, unit: str, reading: Pass) -> Supply:
     """Group rows by unit and write them to disk, where a resumed deal finds them."""
     spool, about = Spool(work), work / "by-unit.json"
     if about.exists():
@@ -124,20 +131,23 @@ def by_unit(scan: Scan, work: Path, unit: str) -> Supply:
         return Supply(spool.rows, units, spool.read, unit)
     grouping = Grouping(unit, work, scan.columns, scan.name)
     tail: pl.DataFrame | None = None
-    for batch in grouping.batches(scan.batches(), scan.rows()):
-        batch = batch if tail is None else pl.concat([tail, batch])
-        last = int(lengths_of(batch[unit])[-1])
-        if last > MOST_ROWS:
-            raise RowSourceError(
-                f"A unit of {unit!r} has more than {MOST_ROWS:,} rows, and a card holds all rows of its unit. Open the"
-                f" table itself with unit={unit!r}, or aggregate its rows first.",
-                column=unit,
-            )
-        # The last unit may continue in the next batch.
-        tail, batch = batch.slice(batch.height - last), batch.head(batch.height - last)
-        spool.write(batch)
-    if tail is not None:
-        spool.write(tail)
+    rows = scan.rows()
+    with reading("Grouping", rows) as advance:
+        for batch in grouping.batches(scan.batches(), rows):
+            advance(batch.height)
+            batch = batch if tail is None else pl.concat([tail, batch])
+            last = int(lengths_of(batch[unit])[-1])
+            if last > MOST_ROWS:
+                raise RowSourceError(
+                    f"A unit of {unit!r} has more than {MOST_ROWS:,} rows, and a card holds all rows of its unit. Open"
+                    f" the table itself with unit={unit!r}, or aggregate its rows first.",
+                    column=unit,
+                )
+            # The last unit may continue in the next batch.
+            tail, batch = batch.slice(batch.height - last), batch.head(batch.height - last)
+            spool.write(batch)
+        if tail is not None:
+            spool.write(tail)
     units = grouping.starts.size - 1 if tail is not None else 0
     replace_text(about, json.dumps([units, spool.files, spool.rows]))
     return Supply(spool.rows, units, spool.read, unit)
@@ -273,7 +283,13 @@ class KeptRows:
 
 
 def keep(
-    division: Division, supply: Supply, folder: Path, scan: Scan, origin: Origin, complete: Collection[str]
+    division: Division,
+    supply: Supply,
+    folder: Path,
+    scan: Scan,
+    origin: Origin,
+    complete: Collection[str],
+    reading: Pass,
 ) -> KeptRows:
     """Write the kept rows into this folder, unless they are there already."""
     if (folder / DIVISION).exists():
@@ -285,13 +301,15 @@ def keep(
     folder.mkdir(mode=0o700)
     kept, others = Content(scan.columns), Content(scan.columns)
 
-    def batches() -> Iterator[pl.DataFrame]:
+    def batches(advance: Callable[[int], None]) -> Iterator[pl.DataFrame]:
         for mine, rest in division.halves(supply):
             kept.add(mine)
             others.add(rest)
+            advance(mine.height + rest.height)
             yield mine
 
-    write_rows(scan, origin, batches(), folder, complete, supply.unit)
+    with reading("Dividing", supply.rows) as advance:
+        write_rows(scan, origin, batches(advance), folder, complete, supply.unit)
     found = KeptRows(division, kept.rows, kept.sums, others.sums)
     found.write(folder)
     return found

@@ -180,8 +180,8 @@ def _boot() -> str:
 
 _KEPT = "What was done so far is kept: the same call resumes there, if the table is still the same."
 _DROPPED = (
-    "What was done so far is not kept: a stream, a database, an engine, or rows by unit while they are being read,"
-    " cannot be resumed, so the same call starts over."
+    "What was done so far is not kept: a stream, a database, an engine, and rows that are still being grouped by unit"
+    " or set aside for checks, cannot be resumed, so the same call starts over."
 )
 
 
