@@ -20,7 +20,7 @@ from holdfast.rows.decks.deck import Deck, deals_in, require_complete
 from holdfast.rows.decks.sorting import MOST
 from holdfast.rows.disk.folder import Manifest
 from holdfast.rows.disk.ingest import unwritable
-from holdfast.rows.disk.partial import locked_partial
+from holdfast.rows.disk.partial import locked_partial, partial_beside
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.open import dialect_of, find_scan, is_own, known_ledger, unknown_path
 from holdfast.rows.scans.scan import Origin, Scan
@@ -31,6 +31,7 @@ from holdfast.schema import Column, Schema
 
 MOST_CARDS = MOST_RANGES * MOST
 MOST_SLICES = 1_000
+_WORK = "deal"  # what is under construction in a deck
 _ALONE = {  # options that need one process that reads the whole table, and why
     "unit": "an engine deals each partition separately, while the rows of a unit may be in several",
     "distinct": "one process must read all rows to number them",
@@ -123,16 +124,16 @@ def deal(
         reserved = _reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
-        begun = (paths[0] / ".deal.partial").exists()
+        begun = partial_beside(paths[0] / _WORK).exists()
         for path in paths if not begun else ():
             first_card(path, next)  # raises if the deck must not, or must, exist
             require_complete(path, complete)
         try:
             with ExitStack() as locks:
                 # Another process that deals into one of these decks waits, and then finds what was dealt.
-                work = locks.enter_context(locked_partial(paths[0] / "deal", kept=True))
+                work = locks.enter_context(locked_partial(paths[0] / _WORK, kept=True))
                 for path in paths[1:]:
-                    locks.enter_context(locked_partial(path / "deal"))
+                    locks.enter_context(locked_partial(path / _WORK))
                 declared = {*complete, *(each.name for each in (there.columns if there else ()) if not each.nullable)}
                 note_deal(scan, paths)
                 job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct, checks)

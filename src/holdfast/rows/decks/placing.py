@@ -8,7 +8,8 @@ half of the pages are overwritten instead of newly allocated, which is most of t
 Until a range is in order, it is stored further back in the file, by the size of the largest range. So writing a range
 in order never overwrites one that is not yet in order, and a process killed in the middle of a range loses nothing.
 
-Threads do such work before its results are needed, in memory that is reused (`Ahead`).
+Threads do such work before its results are needed (`ahead`) or while the caller continues (`Behind`), in memory that is
+reused (`Memory`).
 """
 
 import ctypes

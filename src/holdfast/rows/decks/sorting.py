@@ -42,6 +42,7 @@ _COPIES = 6  # times texts are in memory while a block is put in order and writt
 _CACHED = 1 << 18  # cards whose numbers stay in the processor's cache while they are put in order
 _ENOUGH = 1 << 9  # ranges; with more, a run's part of each range gets small
 _TEXTS = "texts"  # the type of a column that is stored as texts: where each begins, then all texts end to end
+_PLACED = ""  # the type of a column that is stored where its cards belong
 _RUN = 2  # blocks in a run: the larger its part of a range, the faster it is written
 
 
@@ -110,6 +111,14 @@ class Block(NamedTuple):
         return Block(cards, parts, None if self.lengths is None else self.lengths[:cards])
 
 
+class Stored(NamedTuple):
+    """Where a column of a run is: its type, and the offsets of its values and of its marks, 0 if none is missing."""
+
+    type: str
+    values: int
+    marks: int
+
+
 @dataclass(frozen=True)
 class SortedRun:
     """The layout of a run in the file of runs, and what had been dealt when it was written."""
@@ -119,9 +128,7 @@ class SortedRun:
     cards: int
     placed: bool  # whether places follow
     lengths: int  # offset of the starts of its ranges in cards, followed by the cards' lengths; 0 if cards are rows
-    columns: list[
-        tuple[str, int, int]
-    ]  # type ("" if stored elsewhere, or `_TEXTS`), offset of the values, offset of the marks
+    columns: list[Stored]
     rows: int
     sums: tuple[int, int]
     order: tuple[int, int]
@@ -244,20 +251,20 @@ class Runs:
             card_cuts = [piece.card_cuts for piece in pieces]
             at_lengths = self._append([np.sum(card_cuts, axis=0).data])
             self._append(_merged(lengths, card_cuts))
-        columns: list[tuple[str, int, int]] = []
+        columns: list[Stored] = []
         for i, name in enumerate(self._names):
             parts = [piece.columns[i] for piece in pieces]
             if placing is not None and i in placing:
-                columns.append(("", 0, int(i in marked)))
+                columns.append(Stored(_PLACED, 0, int(i in marked)))
             elif any(isinstance(part.values, pl.Series) for part in parts):
                 series = [self._as_texts(name, part) for part in parts]
                 begin = self._append_texts(series, cuts)
-                columns.append((_TEXTS, begin, self._append_marks(map(validity, series), cuts)))
+                columns.append(Stored(_TEXTS, begin, self._append_marks(map(validity, series), cuts)))
             else:
                 values = _alike([part.values for part in parts if isinstance(part.values, np.ndarray)])
                 begin = self._append(_merged(values, cuts))
                 marks = self._append_marks((part.valid for part in parts), cuts)
-                columns.append((values[0].dtype.str, begin, marks))
+                columns.append(Stored(values[0].dtype.str, begin, marks))
         cards = int(sum(piece.counts.sum() for piece in pieces))
         run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, order, missing, texts)
         replace_text(self._about(number), json.dumps(asdict(run)))
@@ -290,7 +297,7 @@ class Runs:
 
     def is_coded(self, i: int) -> bool:
         """Whether a column of texts is stored as codes in all runs."""
-        return all(run.columns[i][0] != _TEXTS for run in self._runs)
+        return all(run.columns[i].type != _TEXTS for run in self._runs)
 
     def ordered(
         self, secret: bytes, advance: Callable[[int], Any], first: int, last: int, done: int = 0
@@ -335,7 +342,7 @@ class Runs:
             if self.placing is None or i not in self.placing:
                 parts.append(self._taken(self._column(i, pieces), order))
                 continue
-            marked = any(run.columns[i][2] for run in self._runs)
+            marked = any(run.columns[i].marks for run in self._runs)
             part = self.placing.read(i, number, marked=marked, in_order=number < begin)
             parts.append(part if number < begin else self._taken(part, order))
         return Block(order.size if lengths is None else lengths.size, parts, lengths)
@@ -347,31 +354,32 @@ class Runs:
         return int(cut[0]), int(cut[1])
 
     def _column(self, i: int, pieces: list[tuple[SortedRun, int, int]]) -> Part:
-        if len({run.columns[i][0] for run, _, _ in pieces}) == 1:
+        if len({run.columns[i].type for run, _, _ in pieces}) == 1:
             values = self._read([(*_at(run, i, low), high - low) for run, low, high in pieces])
         else:
             values = np.concatenate([self._read([(*_at(run, i, low), high - low)]) for run, low, high in pieces])
-        if not any(run.columns[i][2] for run, _, _ in pieces):
+        if not any(run.columns[i].marks for run, _, _ in pieces):
             return Part(values, None)
         return Part(values, np.concatenate([self._read_marks(i, *piece) for piece in pieces]))
 
     def _read_marks(self, i: int, run: SortedRun, low: int, high: int) -> NDArray[np.bool_]:
-        marks = run.columns[i][2]
+        marks = run.columns[i].marks
         return self._read([("|b1", marks + low, high - low)]) if marks else np.ones(high - low, np.bool_)
 
     def _texts_in_order(self, i: int, pieces: list[tuple[SortedRun, int, int]], order: NDArray[np.int64]) -> Part:
         """Return the texts of a range, end to end in this order: they are copied once, without becoming objects."""
         texts: list[memoryview | bytes] = []
         valid = None
-        if any(run.columns[i][2] for run, _, _ in pieces):
+        if any(run.columns[i].marks for run, _, _ in pieces):
             valid = np.concatenate([self._read_marks(i, *piece) for piece in pieces])
         for run, low, high in pieces:
-            dtype, at, _ = run.columns[i]
-            if dtype == _TEXTS:
+            stored = run.columns[i]
+            if stored.type == _TEXTS:
                 edges = np.empty(high - low + 1, np.int64)
-                read_into(self._file, edges, at + 8 * low)
+                read_into(self._file, edges, stored.values + 8 * low)
                 data = np.empty(edges[-1] - edges[0], np.uint8)
-                read_into(self._file, data, at + 8 * (self._cut(run.at, self.ranges - 1)[1] + 1) + int(edges[0]))
+                rows = self._cut(run.at, self.ranges - 1)[1]
+                read_into(self._file, data, stored.values + 8 * (rows + 1) + int(edges[0]))
                 texts += [data.data[begin:end] for begin, end in pairwise((edges - edges[0]).tolist())]
             else:  # a run from before there were too many texts
                 codes = self._read([(*_at(run, i, low), high - low)])
@@ -403,7 +411,7 @@ class Runs:
 
     def _take_up(self, about: dict[str, Any]) -> None:
         """Continue after a run that an earlier process wrote."""
-        about["columns"] = [tuple(column) for column in about["columns"]]
+        about["columns"] = [Stored(*column) for column in about["columns"]]
         run = SortedRun(**about | {name: tuple(about[name]) for name in ("sums", "order")})
         self._runs.append(run)
         self.content.rows, self.content.sums, self.missing = run.rows, run.sums, run.missing
@@ -472,8 +480,8 @@ def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], rando
 
 def _at(run: SortedRun, i: int, begin: int) -> tuple[str, int]:
     """Return the type of a column in a run, and the offset of its value number `begin`."""
-    dtype, at, _ = run.columns[i]
-    return dtype, at + begin * np.dtype(dtype).itemsize
+    stored = run.columns[i]
+    return stored.type, stored.values + begin * np.dtype(stored.type).itemsize
 
 
 def _chance(secret: bytes, number: int) -> random.Generator:

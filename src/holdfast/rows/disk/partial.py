@@ -33,7 +33,7 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
 
     A process that dies leaves it for the next one, and if `kept`, so does one that is interrupted.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
+    partial = partial_beside(folder)
     while True:
         partial.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -96,6 +96,11 @@ def _permissions(path: Path | None) -> int:
         return 0o700
     readers = path.stat().st_mode & 0o444
     return 0o700 | readers | readers >> 2
+
+
+def partial_beside(folder: Path) -> Path:
+    """Return where a folder is while it is under construction."""
+    return folder.with_name(f".{folder.name}.partial")
 
 
 def outdated_beside(folder: Path) -> Path:
