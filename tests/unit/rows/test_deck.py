@@ -550,6 +550,20 @@ def test_an_engine_is_one_file_and_one_line(table: Path, deck: Deck, tmp_path: P
     assert cards.equals(pl.read_parquet(table)[cards["id"]])
 
 
+def test_an_interrupted_engine_leaves_no_cards(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runs, "finish", interrupted)  # all that workers wrote is there, as are runs
+    ENGINES.register("toy", Engine(Parts, toy_deal))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            deal([pl.read_parquet(table)], tmp_path / "toy.deck", cards=3_000, engine="toy")  # type: ignore[arg-type]
+    finally:
+        del ENGINES["toy"]
+    assert not (tmp_path / "toy.deck").exists()
+
+
 @pytest.mark.parametrize(
     "text",
     [
