@@ -108,6 +108,7 @@ def _run(act: Callable[..., None], kill_before: int, args: Sequence[Any], folder
     code = 1
     error = os.open(folder / "error", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(error, 2)
+    os.dup2(error, 1)  # a library that shows its progress there, as DuckDB does, would be taken for an exit code
     try:
         _left = kill_before
         act(*args)
