@@ -14,7 +14,7 @@ plan are numbered, and later ones get smaller parts of the failure probability.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import e, exp, log, sqrt
+from math import e, exp, inf, log, sqrt
 from typing import Any, Self
 
 import numpy as np
@@ -102,11 +102,12 @@ class ExchangeTerms(CoinTerms):
 @lru_cache(maxsize=4096)
 def _smallest_j(terms: ExchangeTerms, charge: int) -> float:
     n, a, kap, rho, identical = terms.rows, terms.mass, terms.kap, terms.rho, terms.identical
-    found = [
-        exchange.ibar_of_one(n, charge, a, om2, kap, L, terms.L2, rho=rho, identical=identical)
-        for om2, L in zip(terms.om2, terms.L, strict=True)
-    ]
-    return exchange.j(n, min(found))
+    found, pairs = inf, zip(terms.om2, terms.L, strict=True)
+    for least, om2, L in sorted((exchange.least_ibar(n, charge, *pair), *pair) for pair in pairs):
+        if least > found:  # mostly the second, and all that follow are at least as large
+            break
+        found = min(found, exchange.ibar_of_one(n, charge, a, om2, kap, L, terms.L2, rho=rho, identical=identical))
+    return exchange.j(n, found)
 
 
 class Exchange(CoinGuarantee):

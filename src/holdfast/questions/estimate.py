@@ -62,7 +62,7 @@ class Estimate(NamedTuple):
             value = low + (high - low) * value
         if wide and not alone:
             return cls(nan, first, last)
-        return cls(min(max(value, first), last), first, last)
+        return cls(first if value < first else last if value > last else value, first, last)
 
     def to_json(self) -> dict[str, Any]:
         """Return value, low and high; a missing value is null."""

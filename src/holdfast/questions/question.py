@@ -74,7 +74,7 @@ class Drawing:
         elif guarantee.in_order and order is not None:
             self.order = order.after(self.answering.charge(query.statistic, draws))
         release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
-        return release.repeated(times)
+        return release.repeated(times) if times > 1 else release
 
     @property
     def answering(self) -> AnswerGuarantee:

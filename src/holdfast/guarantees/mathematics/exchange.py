@@ -12,7 +12,6 @@ L2, rho) are fixed in advance, from n, B, a and beta alone; s may be any number.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import Any
@@ -198,16 +197,21 @@ def _roots(low: float, high: float, J: float, r: float, identical: bool) -> tupl
     not identical; r >= 1 is for groups. The smaller root comes from the product of both; both roots of
     x^2 - Jx - cJ^2 are known.
     """
-    bottom, top, near = 0.0, 1.0, J * NEAREST[identical]
+    near, bottom, top = J * NEAREST[identical], 0.0, 1.0
     below, above = low > near, high < 1 - near
-    if below or above:
-        lead, least = _lead_and_least(J, r, identical)
+    if below or above:  # as `_leading_root`, written out, since most answers need nothing else of this module
+        kept, whole = 1 - J, J * r
+        lead, bend = kept + whole, 4 * J * (kept + r)
+        least = whole * whole + (0.0 if identical else 2 * J * J * lead)
         if below:
-            x = min(1.0, low)
-            bottom = (x - near) * (x + near - J) / _leading_root(x, J, r, least, sqrt)
-            bottom = max(0.0, bottom / SAFE - ULP)  # J may be rounded, and x next to it
+            x = low if low < 1.0 else 1.0
+            leading = kept * x + (whole + sqrt(least + bend * (x * (1 - x)))) / 2
+            bottom = (x - near) * (x + near - J) / leading / SAFE - ULP  # J may be rounded, and x next to it
+            bottom = bottom if bottom > 0.0 else 0.0
         if above:
-            top = min(1.0, _leading_root(max(0.0, high), J, r, least, sqrt) / lead * SAFE)
+            x = high if high > 0.0 else 0.0
+            top = (kept * x + (whole + sqrt(least + bend * (x * (1 - x)))) / 2) / lead * SAFE
+            top = top if top < 1.0 else 1.0
     return bottom, top
 
 
@@ -215,19 +219,20 @@ def _smaller_roots(x: Any, J: Any, r: Any, identical: bool) -> Any:
     """Return the same smaller root for arrays; J and r may be arrays, too."""
     if isinstance(J, float) and not J < 1:
         return np.zeros(x.shape)
-    near, (_, least) = J * NEAREST[identical], _lead_and_least(J, r, identical)
-    bottom = (x - near) * (x + (near - J)) / _leading_root(x, J, r, least, np.sqrt)
+    near, least = J * NEAREST[identical], _least(J, r, identical)
+    bottom = (x - near) * (x + (near - J)) / _leading_root(x, J, r, least)
     return np.maximum(bottom / SAFE - ULP, ZERO)  # callers round 1 - it
 
 
-def _lead_and_least(J: Any, r: Any, identical: bool) -> tuple[Any, Any]:
-    lead, whole = 1 - J + J * r, J * r
-    return lead, whole * whole + (0.0 if identical else 2 * J * J * lead)
+def _least(J: Any, r: Any, identical: bool) -> Any:
+    """Return what is under the root of `_leading_root` where x is 0 or 1."""
+    whole = J * r
+    return whole * whole + (0.0 if identical else 2 * J * J * (1 - J + whole))
 
 
-def _leading_root(x: Any, J: Any, r: Any, least: Any, root: Callable[[Any], Any]) -> Any:
+def _leading_root(x: Any, J: Any, r: Any, least: Any) -> Any:
     """Return lead times the larger root of lead p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0, from positive terms."""
-    return (1 - J) * x + (J * r + root(least + 4 * J * (1 - J + r) * (x * (1 - x)))) / 2
+    return (1 - J) * x + (J * r + np.sqrt(least + 4 * J * (1 - J + r) * (x * (1 - x)))) / 2
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
@@ -298,8 +303,8 @@ def group_ranges(means: Any, shares: Any, J: float, *, identical: bool = True) -
     if not np.logical_and.reduce(known):
         g = np.where(known, shares, ONE)
     square = 0.0 if identical or J > MOST_ALIKE else J * J
-    _, least = _lead_and_least(J, 1.0, identical or square > 0)
-    top = _leading_root(np.maximum(g, square), J, 1.0, least, np.sqrt)  # 1 or more if g is too near to 1
+    least = _least(J, 1.0, identical or square > 0)
+    top = _leading_root(np.maximum(g, square), J, 1.0, least)  # 1 or more if g is too near to 1
     if not identical and J > MOST_ALIKE:
         top = np.minimum(top, g + worst_case(J, identical=False))  # as `interval`
     over = np.minimum(ONE, top * (SAFE / (1 - square)))  # by `most_over`
@@ -359,8 +364,13 @@ def good_s(n: Any, charge: Any, om2: Any, L: Any) -> Any:
     return np.clip(_good_s(np.maximum, np.log, n, np.asarray(charge, dtype=float), om2, L), LEAST_S, MOST_S)
 
 
+def least_ibar(n: Any, charge: Any, om2: Any, L: Any) -> Any:
+    """Return Ibar to leading order, which it is never below: all that is left out of `_ratio` is positive, or in Den."""
+    return (1 + om2) * (charge / (4 * n) + L / om2)
+
+
 def _good_s(larger: Any, log: Any, n: Any, charge: Any, om2: Any, L: Any) -> Any:
-    about = (1 + om2) * (charge / (4 * n) + L / om2)  # Ibar to leading order
+    about = least_ibar(n, charge, om2, L)
     return 1 - 1 / larger(1.05, 2 * about + 2 + log(2 * about))
 
 

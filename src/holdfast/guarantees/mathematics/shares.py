@@ -124,8 +124,9 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
 
 def debiased(ends: Interval, *, outcomes: int, mass: float) -> Interval:
     """Return an interval for the share of an outcome among draws as one for its posterior mean, by `debias`."""
-    (low, high), left = ends, 1 - outcomes * mass
-    return min(1.0, max(0.0, (low - mass) / left)), min(1.0, max(0.0, (high - mass) / left))
+    left = 1 - outcomes * mass
+    low, high = (ends[0] - mass) / left, (ends[1] - mass) / left
+    return (low if 0.0 < low < 1.0 else float(low >= 1.0)), (high if 0.0 < high < 1.0 else float(high >= 1.0))
 
 
 @theorem("here (conditional means)", proof="posterior.md")
