@@ -252,7 +252,8 @@ class OutcomeShares(Statistic):
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
         """Debiased shares."""
         left = 1 - self.outcomes * mass  # as `shares.debias`
-        return tuple([min(1.0, max(0.0, (count / draws - mass) / left)) for count in counts])
+        found = [(count / draws - mass) / left for count in counts]
+        return tuple([share if 0.0 < share < 1.0 else float(share >= 1.0) for share in found])
 
     def counted(self, columns: Columns) -> tuple[int | None, ...]:
         """Rows are counted."""

@@ -385,9 +385,9 @@ class Context:
             The question in words, if not the text of its query; it is then part of its identity.
         """
         released = passes[0] if passes else query
-        if price is None and not passes:
-            cost, rows_read = _price(self.answering, query.statistic, draws)
-            work = RELEASE_WORK + rows_read * query.work
+        if price is None and len(passes) <= 1:
+            cost, rows_read = _price(self.answering, released.statistic, draws)
+            work = RELEASE_WORK + rows_read * released.work
         else:
             cost, rows_read, work = price or self.price_all((one, draws) for one in passes)
         if forecast is None and len(passes) > 1:

@@ -71,8 +71,10 @@ class StoredColumns:
         Where functions depend on anything but texts and conditions, on a single condition (which is counted as fast),
         or where there could be more than one combination in `_EACH` rows: each row's values, and None.
         """
-        if len(functions) == 1 and functions[0].columns[:1] and functions[0].columns[0] in self.plain:
-            return self.values(functions, rows), None  # most questions are about one condition on numbers
+        if len(functions) == 1:
+            columns = functions[0].columns
+            if columns and columns[0] in self.plain:
+                return self.values(functions, rows), None  # most questions are about one condition on numbers
         texts: dict[str, CodedText] = {}
         conditions, most, count = [], 1, height(rows)
         for place, function in enumerate(functions):

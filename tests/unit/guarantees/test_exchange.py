@@ -166,6 +166,22 @@ def test_the_plan_holds_the_constants_and_they_alone_make_j():
     assert again.terms.j_at(0) == terms.j_at(0)
 
 
+@pytest.mark.parametrize("rows", [50, 2_000, 10**5, 10**8])
+@pytest.mark.parametrize("end", [{}, {"queries": 100}])
+def test_no_extrapolation_that_is_left_out_would_have_made_j_smaller(rows, end):
+    terms = plan(rows=rows, guarantee="exchange", **end).terms
+    constants = {"rho": terms.rho, "identical": terms.identical}
+    best = set()
+    for charge in np.unique(np.geomspace(max(1, terms.charge), 10**5 * rows, 200).astype(int)).tolist():
+        every = [
+            exchange.ibar_of_one(rows, charge, terms.mass, om2, terms.kap, nats, terms.L2, **constants)
+            for om2, nats in zip(terms.om2, terms.L, strict=True)
+        ]
+        assert terms.j_at(charge) == exchange.j(rows, min(every))
+        best |= {every.index(min(every))} if min(every) < inf else set()
+    assert len(best) > 1 or rows < 1_000
+
+
 def test_a_larger_cap_with_the_same_constants_is_wider():
     standing = planned("exchange", "coins").standing
     wider = Exchange(replace(standing.terms, charge=4 * standing.terms.charge))

@@ -168,9 +168,10 @@ def interval(mean: tuple[float, float], J: float, *, identical: bool = True) -> 
     if not J <= MOST_ALIKE:
         (bottom, top), reach = _roots(mean[0], mean[1], J, 1.0, False), float(worst_case(J, identical=False))
         return max(bottom, mean[0] - reach), min(top, mean[1] + reach)
-    square = J * J
-    bottom, top = _roots(min(mean[0], 1 - square), max(mean[1], square), J, 1.0, True)
-    return bottom if bottom >= square else 0.0, top if top <= 1 - square else 1.0
+    (low, high), square = mean, J * J
+    most = 1 - square
+    bottom, top = _roots(low if low < most else most, high if high > square else square, J, 1.0, True)
+    return bottom if bottom >= square else 0.0, top if top <= most else 1.0
 
 
 def intervals(means: Any, J: float, *, identical: bool = True) -> Any:
@@ -365,7 +366,7 @@ def good_s(n: Any, charge: Any, om2: Any, L: Any) -> Any:
 
 
 def least_ibar(n: Any, charge: Any, om2: Any, L: Any) -> Any:
-    """Return Ibar to leading order, which it is never below: all that is left out of `_ratio` is positive, or in Den."""
+    """Return Ibar to leading order, which it is never below: what is left out only adds above, or takes away below."""
     return (1 + om2) * (charge / (4 * n) + L / om2)
 
 

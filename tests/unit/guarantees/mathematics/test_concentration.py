@@ -203,18 +203,34 @@ def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypat
 
 
 @pytest.mark.usefixtures("without_scipy")
-@pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2])
+@pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2, 1.6])
 def test_steps_from_a_wrong_start_lead_to_the_same_ends(off, monkeypatch):
-    right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._start
+    """A start that is right for a tail `off` times as many standard deviations away: too near, or too far out."""
+    right, expansion = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._expansion
     near = {"rtol": 2 * concentration.CONVERGED, "atol": 1e-15}
+    shared = {name: getattr(concentration, name).__wrapped__ for name in ("_shared", "_shared_in_arrays")}
 
-    def wrong(share, expansion, root):
-        return np.minimum(0.9999 * share, off * start(share, expansion, root))
+    def wrong(n, z, root):
+        return expansion(n, off * z, root)
 
-    monkeypatch.setattr(concentration, "_start", wrong)
+    for name, uncached in shared.items():
+        monkeypatch.setattr(concentration, name, uncached)
+    monkeypatch.setattr(concentration, "_expansion", wrong)
     np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), right, **near)
     alone = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
     np.testing.assert_allclose(np.transpose(alone), right, **near)
+
+
+@pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2])
+def test_steps_from_a_multiple_of_the_start_lead_to_the_same_ends(off, monkeypatch):
+    right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._start
+
+    def wrong(share, expansion):
+        return np.minimum(0.9999 * share, off * start(share, expansion))
+
+    monkeypatch.setattr(concentration, "_start", wrong)
+    found = clopper_pearsons(COUNTS, 12_000, 1e-6)
+    np.testing.assert_allclose(found, right, rtol=2 * concentration.CONVERGED, atol=1e-15)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 5, 12])
