@@ -143,7 +143,7 @@ class Mean(OfNumber):
         low, high = self.bounds
         scaled = floats(values) - low
         scaled /= high - low
-        np.clip(scaled, 0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
+        scaled.clip(0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # not nullable, so this is infinity minus infinity: counts as low
         return scaled if inside is None else nan_unless(inside, scaled)

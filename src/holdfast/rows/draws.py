@@ -257,7 +257,7 @@ def coins(bias: Values, rng: Generator) -> NDArray[np.bool_]:
     above: NDArray[np.float64] = np.multiply(bias, STEPS, dtype=np.float64)
     above -= bits  # how many steps the bias is above the random bits: 0 or less is tails, 1 or more is heads
     heads, some = above >= 1.0, above > 0.0
-    undecided = np.flatnonzero(heads ^ some)
+    undecided = (heads ^ some).nonzero()[0]
     heads[undecided] = rng.random(undecided.size) < above[undecided]
     return heads
 

@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -49,6 +50,18 @@ def test_an_entry_says_what_its_text_says_and_equals_itself_read_back():
 
 def test_canonical_text_does_not_depend_on_order_or_tuples():
     assert chain.canonical({"b": (1, 2), "a": None}) == chain.canonical({"a": None, "b": [1, 2]})
+
+
+@pytest.mark.parametrize("nanoseconds", [0, 999_999, 1_793_116_801_070_999_999, 1_793_116_801_999_999_999])
+def test_the_time_of_an_entry_is_cut_to_milliseconds(monkeypatch, nanoseconds):
+    monkeypatch.setattr(chain, "time_ns", lambda: nanoseconds)
+    exact = datetime.fromtimestamp(nanoseconds // 10**9, UTC).replace(microsecond=nanoseconds // 1_000 % 10**6)
+    assert chain.now() == exact.isoformat(timespec="milliseconds")
+
+
+def test_the_time_of_an_entry_is_now():
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    assert before <= datetime.fromisoformat(chain.now()) <= datetime.now(UTC)
 
 
 def test_doctests():

@@ -2,9 +2,11 @@
 
 from datetime import date, datetime
 
+import numpy as np
 import polars as pl
 import pytest
 
+from holdfast.queries.evaluate import nan_unless
 from holdfast.queries.node import AddedColumn, Step, Steps
 from holdfast.queries.parse import from_text
 from holdfast.schema import Column
@@ -76,3 +78,14 @@ def test_a_part_that_polars_folds_to_a_constant_is_repeated() -> None:
     folded = pl.lit(0) == pl.coalesce(pl.lit(0), pl.col("0"))
     step = Step.of([AddedColumn("more", pl.col("0") > 1), AddedColumn("folded", folded)])
     assert step(rows)["folded"].to_list() == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "values", [np.array([0.25, np.nan, -0.0, 1.0, np.inf]), np.array([True, False, True, False, True])]
+)
+def test_numbers_are_nan_where_a_row_is_not_inside_and_else_as_they_were(values):
+    inside = np.array([True, True, True, False, True])
+    found = nan_unless(inside, values)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, np.where(inside, values.astype(float), np.nan))
+    assert np.isnan(nan_unless(~inside, values)).tolist() == [True, True, True, False, True]
