@@ -14,24 +14,24 @@ FEW = 64  # canceled alarms among the others are removed when there are more tha
 class Alarm:
     """Calls a function when its time is up, unless it is canceled before."""
 
-    __slots__ = ("_call", "due", "rang")
+    __slots__ = ("call", "due", "rang")
 
     def __init__(self, due: float, call: Callable[[], object]) -> None:
         self.due, self.rang = due, False
-        self._call: Callable[[], object] | None = call
+        self.call: Callable[[], object] | None = call  # None once it has rung or was canceled
 
     @property
     def pending(self) -> bool:
         """Whether it has neither rung nor been canceled."""
-        return self._call is not None
+        return self.call is not None
 
     def cancel(self) -> None:
         """Never ring; without effect if it has rung."""
-        self._call = None
+        self.call = None
 
     def ring(self) -> None:
         """Call the function, unless this was canceled."""
-        call, self._call = self._call, None
+        call, self.call = self.call, None
         if call is not None:
             self.rang = True
             call()
@@ -52,21 +52,18 @@ class Alarms:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the one before has ended, and its timers with it
             self._loop, self._set, self._timed = loop, deque(), False
-        alarm = Alarm(loop.time() + self.seconds, call)
-        self._remove_canceled()
-        self._set.append(alarm)
-        if not self._timed:
-            self._wait(loop, self._set, self.seconds)
-        return alarm
-
-    def _remove_canceled(self) -> None:
-        while self._set and not self._set[0].pending:
-            self._set.popleft()
-        if len(self._set) > self._most:
-            pending = [one for one in self._set if one.pending]
-            self._set.clear()
-            self._set.extend(pending)
+        alarm, alarms = Alarm(loop.time() + self.seconds, call), self._set
+        while alarms and alarms[0].call is None:
+            alarms.popleft()
+        if len(alarms) > self._most:
+            pending = [one for one in alarms if one.pending]
+            alarms.clear()
+            alarms.extend(pending)
             self._most = max(FEW, 2 * len(pending))
+        alarms.append(alarm)
+        if not self._timed:
+            self._wait(loop, alarms, self.seconds)
+        return alarm
 
     def _wait(self, loop: asyncio.AbstractEventLoop, alarms: deque[Alarm], seconds: float) -> None:
         self._timed = True

@@ -99,7 +99,7 @@ class AskService:
 
     def _take(self, token: Token, *asks: AskIn) -> None:
         """Count each of these questions, also those in lists, as a request; they came with one, which was counted."""
-        if (more := sum(one.count for one in asks) - 1) > 0:
+        if (more := sum([one.count for one in asks]) - 1) > 0:
             self._limits.take(token.id, more)
 
     def _counted(self, token: Token, asked: Asked) -> Asked:

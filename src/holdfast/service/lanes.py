@@ -95,9 +95,7 @@ class Lane:
     def _finish(self, person: str, asked: _Waiting, done: "asyncio.Future[object]") -> None:
         """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
         self._free += 1
-        self._running[person] -= 1
-        if not self._running[person]:
-            del self._running[person]
+        _end(self._running, person)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or asked.result.done():
             asked.result.cancel()
@@ -173,14 +171,15 @@ class WritingLane:
         loop = asyncio.get_running_loop()
         asked = _Asked(person, work, loop.create_future(), loop)
         with self._lock:
+            queue = self._waiting.get(person) or deque()
             room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all work that may run did
-            if len(self._waiting.get(person, ())) >= room:
-                queue = deque(one for one in self._waiting[person] if not one.result.done())
-                self._waiting[person] = queue
+            if len(queue) >= room:
+                queue = deque(one for one in queue if not one.result.done())
                 if len(queue) >= room:
                     raise _too_many(self._most_waiting)
-            self._waiting.setdefault(person, deque()).append(asked)
-        self._look(loop)
+            queue.append(asked)
+            self._waiting[person] = queue
+            self._look(loop)
         return asked.result
 
     def close(self) -> None:
@@ -192,7 +191,8 @@ class WritingLane:
         while self._running and time.monotonic() < last + ENDING:
             with self._lock:
                 last = max([last, *(_due(one.answers[-1]) for one in self._unwritten.values())])
-                if self._unwritten and self._nobody_works():  # the event loop does not check this any more
+                # The event loop does not check this any more.
+                if self._unwritten and self._nobody_works(time.monotonic()):
                     self._wake()
             time.sleep(0.1 * STALL)
 
@@ -205,25 +205,25 @@ class WritingLane:
         """Put work that had to wait for somebody else's answer back at the front of its queue."""
         with self._lock:
             self._waiting.setdefault(asked.person, deque()).appendleft(asked)
-        self._look(asked.loop)
+            self._look(asked.loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make sure that a thread is working, now and as long as there is something to do."""
-        with self._lock:
-            todo = bool(self._waiting or self._unwritten) and not self._closed
-            if todo and self._nobody_works():
-                self._wake()
-            watch = todo and not self._watched
-        if watch:
+        """Make sure that a thread is working, now and as long as there is something to do; called with the lock."""
+        if self._closed or not (self._waiting or self._unwritten):
+            return
+        if self._nobody_works(time.monotonic()):
+            self._wake()
+        if not self._watched:
             self._watched = True  # until `_watch` has run, even if there is nothing to do by then
             loop.call_later(STALL, self._watch, loop)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._watched = False
-        self._look(loop)
+        with self._lock:
+            self._watched = False
+            self._look(loop)
 
-    def _nobody_works(self) -> bool:
-        lately = time.monotonic() - STALL
+    def _nobody_works(self, now: float) -> bool:
+        lately = now - STALL
         return self._woken < lately and (not self._since or max(self._since.values()) < lately)
 
     def _wake(self) -> None:
@@ -244,11 +244,15 @@ class WritingLane:
     def _serve(self) -> None:
         me, woken = threading.get_ident(), SimpleQueue[None]()
         before_waiting.set(self._let_others_go_on)
+        drawn: tuple[_Asked, Unfinished] | None = None
         while True:
             with self._lock:
+                if drawn is not None:
+                    self._keep(*drawn)
+                    drawn = None
                 self._woken, now = -inf, time.monotonic()
                 self._since.pop(me, None)
-                alone = self._nobody_works()
+                alone = self._nobody_works(now)
                 step = self._next(now) if alone else None
                 if step is not None:
                     self._since[me] = now
@@ -262,7 +266,7 @@ class WritingLane:
             if step is None:
                 self._wait(woken, due - now)
             elif isinstance(step, _Asked):
-                self._do(step)
+                drawn = self._do(step)
             else:
                 self._write_together(step)
 
@@ -284,8 +288,11 @@ class WritingLane:
 
     def _next(self, now: float) -> "_Asked | _Together | None":
         """Return the next piece of work, or answers to write to one ledger together."""
-        ready = [one for one in self._to_write() if one.due <= now] if self._unwritten else []
-        urgent = ready and any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
+        ready, urgent = [], False
+        for one in self._unwritten.values():
+            if one.due <= now and one.ledger not in self._writing:
+                ready.append(one)
+                urgent = urgent or one.due < now - LONGEST_TOGETHER or one.fills_a_write(now)
         asked = None if urgent or self._closed else self._take()
         if asked is not None or not ready:
             return asked
@@ -297,8 +304,12 @@ class WritingLane:
         return together
 
     def _take(self) -> "_Asked | None":
-        running, each = self._running, self._each
-        while (person := next((one for one in self._waiting if running.get(one, 0) < each), None)) is not None:
+        while True:
+            for person in self._waiting:
+                if (begun := self._running.get(person, 0)) < self._each:
+                    break
+            else:
+                return None
             queue = self._waiting[person]
             asked = queue.popleft()
             if not queue:
@@ -306,11 +317,12 @@ class WritingLane:
             if not asked.result.done():  # otherwise it was cancelled
                 if queue:
                     self._waiting.move_to_end(person)
-                running[person] += 1
+                self._running[person] = begun + 1
                 return asked
-        return None
 
-    def _do(self, asked: "_Asked") -> None:
+    def _do(self, asked: "_Asked") -> "tuple[_Asked, Unfinished] | None":
+        """Do a piece of work; return it with what must still be written, if that is what it has come to."""
+
         def again() -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 asked.loop.call_soon_threadsafe(self._again, asked)
@@ -320,21 +332,24 @@ class WritingLane:
         except BaseException as error:  # noqa: BLE001  raised where the result is awaited
             result = error
         if isinstance(result, Unfinished):
-            with self._lock:
-                unwritten = self._unwritten.get(result.beside)
-                if unwritten is None:
-                    unwritten = self._unwritten[result.beside] = _Unwritten(result.beside)
-                unwritten.add(asked, result)
-            return
+            return asked, result
         self._end([asked])
         if result is not None:
             _hand_over([(asked, result)])
+        return None
+
+    def _keep(self, asked: "_Asked", drawn: Unfinished) -> None:
+        """Keep an answer until it is due; called with the lock."""
+        unwritten = self._unwritten.get(drawn.beside)
+        if unwritten is None:
+            unwritten = self._unwritten[drawn.beside] = _Unwritten(drawn.beside)
+        unwritten.add(asked, drawn)
 
     def _let_others_go_on(self) -> None:
         """Let another thread take over, as if this one had spent long on its piece."""
         with self._lock:
             self._since[threading.get_ident()] = -inf
-            if self._waiting and self._nobody_works():
+            if self._waiting and self._nobody_works(time.monotonic()):
                 self._wake()
 
     def _write_together(self, together: "_Together") -> None:
@@ -351,9 +366,15 @@ class WritingLane:
     def _end(self, ended: "list[_Asked]") -> None:
         with self._lock:
             for one in ended:
-                self._running[one.person] -= 1
-                if not self._running[one.person]:
-                    del self._running[one.person]
+                _end(self._running, one.person)
+
+
+def _end(running: Counter[str], person: str) -> None:
+    """Count one piece of this person's work less."""
+    if running[person] > 1:
+        running[person] -= 1
+    else:
+        running.pop(person)  # not `del`, which a Counter does in Python
 
 
 class _Asked(NamedTuple):

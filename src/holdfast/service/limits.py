@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -56,7 +56,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-_CLOSE = (b"connection", b"close")
+_CLOSE = b"connection: close\r\n"
 
 
 def header_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
@@ -84,6 +84,7 @@ class Connections:
         self._pauses, self._paused_at = PAUSES, time.monotonic()
         self.header_bytes, self.headers, self.header_seconds = header_bytes, headers, header_seconds
         self.late = Alarms(header_seconds)
+        self._default: tuple[list[tuple[bytes, bytes]], bytes] = [], b""
         self._open: OrderedDict[GuardedProtocol, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[GuardedProtocol, None]] = {}
 
@@ -110,6 +111,12 @@ class Connections:
             time.sleep(PAUSE)
             now = time.monotonic()
         self._pauses, self._paused_at = self._pauses - (now - begin), now
+
+    def default_lines(self, headers: list[tuple[bytes, bytes]]) -> bytes:
+        """Return uvicorn's headers of every response as they are sent: it makes a new list of them once a second."""
+        if headers is not self._default[0]:
+            self._default = headers, header_lines(headers)
+        return self._default[1]
 
     def active(self, connection: "GuardedProtocol") -> None:
         """Move a connection that has just been active to the end."""
@@ -234,7 +241,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         """Keep a piece of the address."""
         super().on_url(url)
-        self._require(len(self.url) <= self._all.header_bytes, max_header_bytes=self._all.header_bytes)
+        if len(self.url) > self._all.header_bytes:
+            self._stop(max_header_bytes=self._all.header_bytes)
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body."""
@@ -244,11 +252,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Let the request begin, if its head is within the limits."""
         limits = self._all
-        self._require(len(self.pipeline) < MOST_AHEAD, max_requests_ahead=MOST_AHEAD)
-        self._require(len(self.headers) <= limits.headers, max_headers=limits.headers)
+        if len(self.pipeline) >= MOST_AHEAD:
+            self._stop(max_requests_ahead=MOST_AHEAD)
+        if len(self.headers) > limits.headers:
+            self._stop(max_headers=limits.headers)
         if self._with_head > limits.header_bytes:  # seldom
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-            self._require(size <= limits.header_bytes, max_header_bytes=limits.header_bytes)
+            if size > limits.header_bytes:
+                self._stop(max_header_bytes=limits.header_bytes)
         self._in_head, self._went_on = False, True
         self._stop_waiting()
         super().on_headers_complete()
@@ -264,19 +275,19 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle.response_started or cycle.disconnected or self.flow.write_paused:
             return False
         cycle.response_started = cycle.response_complete = True
-        more = cycle.default_headers if cycle.keep_alive else [*cycle.default_headers, _CLOSE]
-        self.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[status], header_lines(more), lines, body))
+        close = b"" if cycle.keep_alive else _CLOSE
+        default = self._all.default_lines(cycle.default_headers)
+        self.transport.write(b"%b%b%b%b\r\n%b" % (STATUS_LINE[status], default, close, lines, body))
         cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
         return True
 
-    def _require(self, fits: bool, **limit: Any) -> None:
-        """Stop the parser, which then calls `send_400_response`, if a head does not fit."""
-        if not fits:
-            self._problem = ProtocolError(431, **limit)
-            raise self._problem
+    def _stop(self, **limit: Any) -> NoReturn:
+        """Stop the parser, which then calls `send_400_response`: a head does not fit."""
+        self._problem = ProtocolError(431, **limit)
+        raise self._problem
 
     # -- time, and refusals ---------------------------------------------------------------------------------------
 
