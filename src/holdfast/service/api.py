@@ -384,8 +384,7 @@ def revoke_for(state: ServerState, id: str, by: Token) -> Token:
 
 def register_file(state: ServerState, body: DatasetIn) -> ServedDataset:
     """Serve a file from the data folder."""
-    plan = body.model_dump(exclude={"name", "file"}, exclude_none=True)
-    return state.datasets.register(body.name, body.file, **plan)
+    return state.datasets.register(**body.model_dump(exclude_none=True))
 
 
 def verify_ledger(state: ServerState, name: str, token: Token) -> Head | None:

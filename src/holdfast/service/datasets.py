@@ -60,7 +60,7 @@ from holdfast.service.database import (
     write_transaction,
 )
 from holdfast.service.errors import ALLOWED, naming
-from holdfast.service.settings import DatasetSettings, Settings, check_name
+from holdfast.service.settings import DatasetSettings, Settings, check_name, to_json
 from holdfast.service.tokens import Token
 from holdfast.session.session import Session
 
@@ -239,13 +239,13 @@ class Datasets:
             raise UnknownName(f"No dataset {name!r} for your token. {ALLOWED}", name=name)
         return served
 
-    def register(self, name: str, file: str, **plan: Any) -> ServedDataset:
-        """Open a file from the data folder under a name, and keep it registered."""
+    def register(self, name: str, file: str, **chosen: Any) -> ServedDataset:
+        """Open a file from the data folder under a name, with settings, and keep it registered."""
         check_name("name", name)
         in_use = InvalidArgument(f"name must be new; {name!r} is already in use.", name="name")
         if name in self.names():
             raise in_use
-        settings = DatasetSettings(path=str(self._path_in_folder(file)), **plan)
+        settings = DatasetSettings(path=str(self._path_in_folder(file)), **chosen)
         try:
             with self._lock:
                 if name in self._open:
@@ -254,7 +254,7 @@ class Datasets:
         except RowSourceError as error:  # the caller chose the file, so report it as the caller's mistake
             raise InvalidArgument(error.message.replace(settings.path, repr(file)), name="file") from error
         try:
-            row = {"name": name, "settings": json.dumps(asdict(settings))}
+            row = {"name": name, "settings": to_json(asdict(settings))}
             write(self._engine, insert(registered_datasets).values(row))
         except BaseException as error:  # nobody would serve it after a restart, or another process serves other rows
             with self._lock:

@@ -6,6 +6,7 @@ curl command, and in SQL where SQL can express it.
 
 import json
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -13,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.requests import Request
 
 from holdfast import check
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.queries.build import build_groups, build_histogram, build_mean
 from holdfast.queries.node import identifier, literal_text
 from holdfast.questions import kind_named
@@ -29,6 +30,7 @@ from holdfast.questions.verbs import Verbs
 from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import DEFAULT_KIND
+from holdfast.service.settings import to_json
 
 MOST = 4
 OF_NUMBERS = ("total", "variance", "std", "covariance", "correlation", "slope", "quantile", "auc")  # kinds
@@ -226,6 +228,17 @@ def decimal(form: Entered, name: str) -> float | None:
     value = Real().parse(name, form[name])
     check.number(**{name: value})  # "nan" is read, too
     return value
+
+
+def settings(form: Entered, name: str) -> dict[str, Any]:
+    """Return settings that were entered as the lines of a TOML file."""
+    try:
+        found: dict[str, Any] = json.loads(to_json(tomllib.loads(form.get(name, ""))))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidArgument(
+            f"{label(name)} must be lines such as margin = 0.02, in TOML; {error}.", name=name
+        ) from None
+    return found
 
 
 Snippet = dict[str, str]

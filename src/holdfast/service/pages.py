@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from holdfast.errors import NotSignedIn
+from holdfast.errors import InvalidArgument, NotSignedIn
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
 from holdfast.queries.node import identifier
@@ -46,6 +46,7 @@ from holdfast.service.schemas import AskIn, DatasetIn, TokenIn, validate
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
+OWN_FIELDS = {"name", "file", "queries"}  # of the form that registers a file; other settings share one
 SHOWN_ABOVE = ("outcome", "guess", "the interval is about")  # details in an answer's headings and small print
 routes = Routes()
 
@@ -440,9 +441,14 @@ async def register_form(request: Request) -> Response:
     """Serve a file from the data folder."""
     form = await forms.fields(request)
     values = {"name": form.get("name", ""), "file": form.get("file", ""), "queries": forms.integer(form, "queries")}
-    return await _show_admin(
-        request, lambda state: {"done": f"Serving {register_file(state, validate(DatasetIn, values)).name}."}
-    )
+
+    def act(state: ServerState) -> dict[str, Any]:
+        more = forms.settings(form, "settings")
+        for twice in sorted(more.keys() & OWN_FIELDS):
+            raise InvalidArgument(f"Settings must not name what has a field of its own; {twice} has.", name="settings")
+        return {"done": f"Serving {register_file(state, validate(DatasetIn, values | more)).name}."}
+
+    return await _show_admin(request, act)
 
 
 @routes.page("admin", "POST", "/admin/datasets/{name}/verify")
@@ -469,7 +475,8 @@ async def _show_admin(request: Request, act: Act) -> Response:
     def work() -> dict[str, Any]:
         result = {"secret": None, "done": None} | act(state)
         datasets = state.overviews(state.admin, _overview_and_usage)
-        folder = state.settings.data_folder is not None
-        return {"tokens": list_tokens(state), "datasets": datasets, "data_folder": folder} | result
+        folder, settings = state.settings.data_folder is not None, sorted(DatasetIn.model_fields.keys() - OWN_FIELDS)
+        shown = {"tokens": list_tokens(state), "datasets": datasets, "data_folder": folder, "settings": settings}
+        return shown | result
 
     return show(request, "admin.html", await in_thread(request, work))

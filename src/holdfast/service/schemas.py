@@ -6,7 +6,7 @@ its messages are the same everywhere; so if a model refuses a question, the kind
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -14,8 +14,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic.json_schema import models_json_schema
 
 from holdfast.errors import HoldfastError, InvalidArgument
+from holdfast.guarantees.plan import PACES, RowsPerQuery
+from holdfast.guarantees.request import Queries
 from holdfast.optimize.features import Bounds, Features
 from holdfast.optimize.formulas import BUILT_IN
+from holdfast.queries.build import MOST_CATEGORIES
 from holdfast.queries.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.answer import Record
@@ -41,9 +44,12 @@ from holdfast.questions.options import (
 )
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.price import Price
+from holdfast.schema import Category
 from holdfast.service.errors import IN_API, invalid_request
+from holdfast.service.settings import DatasetSettings
 
 MAX_BATCH = 100
+MAX_TEXT = 4_000  # characters
 _sorted = json.JSONEncoder(sort_keys=True).encode
 MAX_INTEGER = 2**53  # the largest integer every JSON reader keeps exact
 
@@ -59,6 +65,9 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Field(ge=0, le=10**9), AsInteger]
 Quota = Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
+QueryText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT)]
+CategoryValue = bool | int | Number | QueryText
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -92,19 +101,40 @@ class TokenUpdateIn(RequestModel):
     quota: Quota | None
 
 
-class DatasetIn(RequestModel):
-    """A file in the server's data folder, the name to serve it under, and the plan its ledger starts with."""
+NOT_SENT = ("path", "ledger", "seed")  # settings that say where files are, or make draws predictable
+Text400 = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+Many = Field(max_length=MOST_CATEGORIES)
+_SETTINGS: dict[Any, Any] = {  # settings of a dataset as they are sent, by their type
+    bool: bool,
+    str: Name,
+    bool | None: bool,
+    float | None: Annotated[Number, Field(gt=0, lt=1)],
+    int | None: Annotated[int, Field(ge=0, lt=2**63), AsInteger],  # snapshots of Iceberg tables are that large
+    str | None: Text400,
+    Queries | None: Count | Annotated[dict[Name, Count], Field(max_length=10)],
+    RowsPerQuery | None: Count | Literal[tuple(PACES)],
+    Sequence[str]: Annotated[list[Text400], Many],
+    Mapping[str, str]: Annotated[dict[Text400, Text400], Many],
+    Mapping[str, tuple[float, float]]: Annotated[dict[Text400, Pair], Many],
+    Mapping[str, Sequence[Category] | str]: Annotated[dict[Text400, Annotated[list[CategoryValue], Many] | Name], Many],
+}
+
+
+def _settings_sent() -> type[RequestModel]:
+    types = get_type_hints(DatasetSettings)
+    sent: dict[str, Any] = {
+        setting.name: (_SETTINGS[types[setting.name]] | None, None)
+        for setting in fields(DatasetSettings)
+        if setting.name not in NOT_SENT
+    }
+    return create_model("SettingsIn", __base__=RequestModel, **sent)
+
+
+class DatasetIn(_settings_sent()):  # type: ignore[misc]
+    """A file in the server's data folder, the name to serve it under, and settings as in the server's own file."""
 
     name: Name
-    file: Annotated[str, StringConstraints(min_length=1, max_length=400)]
-    queries: Count | Annotated[dict[Name, Count], Field(max_length=10)] | None = None
-    margin: Annotated[Number, Field(gt=0, lt=1)] | None = None
-    confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
-    rows_per_query: Count | Literal["fast", "balanced", "best"] | None = None
-    end: bool = False
-    identical: bool | None = None
-    complete: Annotated[list[Annotated[str, StringConstraints(max_length=400)]], Field(max_length=10_000)] | None = None
-    unit: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
+    file: Text400
 
 
 class SqlIn(RequestModel):
@@ -116,15 +146,11 @@ class SqlIn(RequestModel):
 # -- questions ----------------------------------------------------------------------------------------------------
 
 DEFAULT_KIND = MEAN.name  # as for `Session.ask`
-MAX_TEXT = 4_000  # characters
 MAX_ITEMS = 200  # of a list, or settings of a loss
 MAX_ROWS = 10_000_000  # rows one question may read over HTTP; whatever an option counts reads at least a row each
 REFERENCE = "#/components/schemas/{model}"  # where OpenAPI keeps models
 T = TypeVar("T")
 
-QueryText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT)]
-Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
-CategoryValue = bool | int | Number | QueryText
 Sized = Field(min_length=1, max_length=MAX_ITEMS)
 
 

@@ -22,6 +22,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -159,12 +160,17 @@ class Settings:
 
     def to_json(self) -> str:
         """Serialize for a worker process."""
-        return json.dumps(asdict(self))
+        return to_json(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Settings":
         """Read what `to_json` wrote."""
         return _build(json.loads(text))
+
+
+def to_json(values: Mapping[str, Any]) -> str:
+    """Write what a TOML file may hold as JSON: dates, which are among a column's categories, as their texts."""
+    return json.dumps(values, default=methodcaller("isoformat"))
 
 
 def _names(setting: str, given: Any) -> tuple[str, ...]:
