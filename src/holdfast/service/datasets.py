@@ -70,18 +70,7 @@ LEAST = 1  # the fewest answers that a question takes from a quota, even if it t
 RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
-PLAN = (
-    "queries",
-    "margin",
-    "confidence",
-    "guarantee",
-    "rows_per_query",
-    "end",
-    "identical",
-    "checks",
-    "seed",
-)  # the arguments of `Session` that make the plan
-
+OF_ROWS = ("complete", "unit", "version")  # settings that say how rows are read; the others are a session's
 
 AnyKind = Kind[..., Any]
 
@@ -330,12 +319,11 @@ class Datasets:
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit, version=settings.version)
+    chosen = dict(vars(settings))
+    rows = open_rows(chosen.pop("path"), name=name, **{each: chosen.pop(each) for each in OF_ROWS})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VacuousPlan)  # the plan's sentence is on every page
-        plan = {each: getattr(settings, each) for each in PLAN}
-        declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
-        session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
+        session = Session(rows, ledger=chosen.pop("ledger") or database, **chosen)
     # Ask made-up rows once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
