@@ -315,7 +315,7 @@ def test_looking_up_guesses_takes_few_threads_however_many_are_sent(
     guesses = [threading.Thread(target=send, args=(server, "GET", "/api/v1/me", f"hf_guess{i}")) for i in range(20)]
     for one in guesses:
         one.start()
-    wait_until(lambda: len(server.state.lanes.reads._waiting.get("at 127.0.0.1", ())) == 16)
+    wait_until(lambda: len(server.state.lanes.reads.turns.waiting.get("at 127.0.0.1", ())) == 16)
     monkeypatch.setattr(store, "cached", lambda secret: known if secret == ana else None)
     assert send(server, "GET", "/api/v1/me", ana).status_code == 200
     assert len(begun) == 4

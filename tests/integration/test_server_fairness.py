@@ -99,7 +99,7 @@ def test_more_than_may_wait_are_refused_with_the_time_to_wait(server: Running, h
     eve = server.token("eve")
     hung = in_threads(server, eve, [{"query": f"{HUNG} {number}"} for number in range(24)])
     lane = server.state.lanes.asks
-    wait_until(lambda: hanging.begun == 4 and sum(map(len, lane._waiting.values())) == 20)
+    wait_until(lambda: hanging.begun == 4 and sum(map(len, lane.turns.waiting.values())) == 20)
     with server.client(eve) as client:
         refused = client.post(f"{API}/ask", json={"query": f"{HUNG} 99"})
     assert (refused.status_code, refused.json()["kind"]) == (429, "too_many_requests")
@@ -213,7 +213,7 @@ def test_work_stops_when_its_caller_has_gone(server: Running, hanging: Hanging, 
     wait_until(lambda: works[0]._cancelled)
     hanging.go.set()
     lane = server.state.lanes.asks
-    wait_until(lambda: lane._running["eve"] == 0)
+    wait_until(lambda: lane.turns.running["eve"] == 0)
     assert hanging.begun == 1  # of three steps
     assert list(session.ledger.entries()) == []
     assert before - session.budget.answers_left >= price  # what was drawn is paid for
@@ -236,7 +236,7 @@ def test_an_agents_work_stops_when_it_has_gone(server: Running, hanging: Hanging
         wait_until(lambda: hanging.begun == 1)
     wait_until(lambda: works[0]._cancelled)
     hanging.go.set()
-    wait_until(lambda: server.state.lanes.asks._running["robot"] == 0)
+    wait_until(lambda: server.state.lanes.asks.turns.running["robot"] == 0)
     assert hanging.begun == 1
     assert list(hanging._session.ledger.entries()) == []
 

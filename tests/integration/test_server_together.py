@@ -76,7 +76,7 @@ def test_answers_share_transactions_and_are_sent_when_they_are_durable(
     asked = [(token, {"query": f"dep_delay > {10 * i + j}"}) for i, token in enumerate(tokens) for j in range(2)]
     threads, responses = ask_at_once(server, asked)
     lane = server.state.lanes.asks
-    wait_until(lambda: writes.count >= 1 and sum(lane._running.values()) >= 4)
+    wait_until(lambda: writes.count >= 1 and sum(lane.turns.running.values()) >= 4)
     assert responses == [None] * 20  # drawn, and not seen before they are written
     assert writes.ledger.spent.answers == 80
     writes.go.set()

@@ -36,9 +36,61 @@ ENDING = 1.0  # seconds to wait, at most, for unwritten answers after they are d
 MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers in one write, and seconds that it may wait after the first is due
 
 
-class _Waiting(NamedTuple):
-    work: Callable[[], object]
-    result: "asyncio.Future[object]"
+class _Asked(NamedTuple):
+    person: str
+    work: Callable[..., object]
+    result: "asyncio.Future[Any]"
+    loop: asyncio.AbstractEventLoop
+
+
+class Turns:
+    """Whose turn it is: the work that waits, by person, and how much of each person's is in progress."""
+
+    def __init__(self, *, each: int, waiting: int) -> None:
+        self._each, self._most_waiting = each, waiting
+        self.waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
+        self.running: Counter[str] = Counter()
+
+    def add(self, asked: _Asked) -> None:
+        """Have work wait for its person's turn, unless too much of that person's waits."""
+        person = asked.person
+        queue = self.waiting.get(person) or deque()
+        room = self._most_waiting + self._each - self.running.get(person, 0)  # as if all work that may run did
+        if len(queue) >= room:
+            queue = deque(one for one in queue if not one.result.done())
+            if len(queue) >= room:
+                raise _too_many(self._most_waiting)
+        queue.append(asked)
+        self.waiting[person] = queue
+
+    def add_again(self, asked: _Asked) -> None:
+        """Put work that had begun back at the front of its queue."""
+        self.waiting.setdefault(asked.person, deque()).appendleft(asked)
+
+    def take(self) -> _Asked | None:
+        """Return the work whose turn it is, which is in progress from now on; None if nobody's may begin."""
+        while True:
+            for person in self.waiting:
+                if (begun := self.running.get(person, 0)) < self._each:
+                    break
+            else:
+                return None
+            queue = self.waiting[person]
+            asked = queue.popleft()
+            if not queue:
+                del self.waiting[person]
+            if not asked.result.done():  # otherwise it was cancelled
+                if queue:
+                    self.waiting.move_to_end(person)
+                self.running[person] = begun + 1
+                return asked
+
+    def end(self, asked: _Asked) -> None:
+        """Count work as no longer in progress."""
+        if self.running[asked.person] > 1:
+            self.running[asked.person] -= 1
+        else:
+            self.running.pop(asked.person)  # not `del`, which a Counter does in Python
 
 
 class Lane:
@@ -46,9 +98,7 @@ class Lane:
 
     def __init__(self, name: str, threads: int, *, each: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads, f"holdfast {name}")
-        self._free, self._each, self._most_waiting = threads, each, waiting
-        self._running: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # persons in turn
+        self._free, self.turns = threads, Turns(each=each, waiting=waiting)
         self._begun: set[Future[object]] = set()  # work in progress, whether or not anybody waits for it
 
     async def run(self, person: str, work: Callable[[], T]) -> T:
@@ -57,12 +107,11 @@ class Lane:
 
     def submit(self, person: str, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Do the work when it is this person's turn. If the future is cancelled before that, it never begins."""
-        asked = _Waiting(partial(copy_context().run, work), asyncio.get_running_loop().create_future())
-        if self._may_run(person):
-            self._start(person, asked)
-        else:
-            self._wait(person, asked)
-        return asked.result  # type: ignore[return-value]
+        loop = asyncio.get_running_loop()
+        asked = _Asked(person, partial(copy_context().run, work), loop.create_future(), loop)
+        self.turns.add(asked)
+        self._start()
+        return asked.result
 
     def close(self, seconds: float = 0.0) -> None:
         """Start nothing more, and wait at most this long for work in progress."""
@@ -74,28 +123,19 @@ class Lane:
         """Whether work is in progress."""
         return bool(self._begun)
 
-    def _may_run(self, person: str) -> bool:
-        return self._free > 0 and self._running[person] < self._each
+    def _start(self) -> None:
+        """Start what may begin."""
+        while self._free > 0 and (asked := self.turns.take()) is not None:
+            running = self._pool.submit(asked.work)
+            self._begun.add(running)
+            running.add_done_callback(self._begun.discard)
+            self._free -= 1
+            asyncio.wrap_future(running).add_done_callback(partial(self._finish, asked))
 
-    def _wait(self, person: str, asked: _Waiting) -> None:
-        queue = deque(one for one in self._waiting.get(person, ()) if not one.result.done())
-        if len(queue) >= self._most_waiting:
-            raise _too_many(self._most_waiting)
-        queue.append(asked)
-        self._waiting[person] = queue
-
-    def _start(self, person: str, asked: _Waiting) -> None:
-        running = self._pool.submit(asked.work)
-        self._begun.add(running)
-        running.add_done_callback(self._begun.discard)
-        self._free -= 1
-        self._running[person] += 1
-        asyncio.wrap_future(running).add_done_callback(partial(self._finish, person, asked))
-
-    def _finish(self, person: str, asked: _Waiting, done: "asyncio.Future[object]") -> None:
+    def _finish(self, asked: _Asked, done: "asyncio.Future[object]") -> None:
         """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
         self._free += 1
-        _end(self._running, person)
+        self.turns.end(asked)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or asked.result.done():
             asked.result.cancel()
@@ -103,21 +143,7 @@ class Lane:
             asked.result.set_exception(error)
         else:
             asked.result.set_result(done.result())
-        self._start_next()
-
-    def _start_next(self) -> None:
-        for person in list(self._waiting):
-            queue = self._waiting[person]
-            while queue and self._may_run(person):
-                asked = queue.popleft()
-                if not asked.result.done():
-                    self._waiting.move_to_end(person)
-                    self._start(person, asked)
-                    break
-            if not queue:
-                del self._waiting[person]
-            if not self._free:
-                return
+        self._start()
 
 
 class Unfinished:
@@ -150,10 +176,9 @@ class WritingLane:
         waiting: int,
         write: Callable[[list[Any]], list[object]],
     ) -> None:
-        self._name, self._threads, self._each, self._most_waiting, self._write = name, threads, each, waiting, write
+        self._name, self._threads, self._write = name, threads, write
         self._lock = threading.Lock()  # for everything below
-        self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
-        self._running: Counter[str] = Counter()
+        self.turns = Turns(each=each, waiting=waiting)
         self._unwritten: dict[object, _Unwritten] = {}  # by ledger
         self._writing: set[object] = set()  # ledgers being written: one that is locked elsewhere does not delay others
         self._closed = self._watched = False
@@ -171,14 +196,7 @@ class WritingLane:
         loop = asyncio.get_running_loop()
         asked = _Asked(person, work, loop.create_future(), loop)
         with self._lock:
-            queue = self._waiting.get(person) or deque()
-            room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all work that may run did
-            if len(queue) >= room:
-                queue = deque(one for one in queue if not one.result.done())
-                if len(queue) >= room:
-                    raise _too_many(self._most_waiting)
-            queue.append(asked)
-            self._waiting[person] = queue
+            self.turns.add(asked)
             self._look(loop)
         return asked.result
 
@@ -188,7 +206,7 @@ class WritingLane:
             self._closed = True
             self._wake_all()
         last = time.monotonic()
-        while self._running and time.monotonic() < last + ENDING:
+        while self.busy and time.monotonic() < last + ENDING:
             with self._lock:
                 last = max([last, *(_due(one.answers[-1]) for one in self._unwritten.values())])
                 # The event loop does not check this any more.
@@ -199,17 +217,17 @@ class WritingLane:
     @property
     def busy(self) -> bool:
         """Whether work is in progress."""
-        return bool(self._running)
+        return bool(self.turns.running)
 
-    def _again(self, asked: "_Asked") -> None:
+    def _again(self, asked: _Asked) -> None:
         """Put work that had to wait for somebody else's answer back at the front of its queue."""
         with self._lock:
-            self._waiting.setdefault(asked.person, deque()).appendleft(asked)
+            self.turns.add_again(asked)
             self._look(asked.loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make sure that a thread is working, now and as long as there is something to do; called with the lock."""
-        if self._closed or not (self._waiting or self._unwritten):
+        if self._closed or not (self.turns.waiting or self._unwritten):
             return
         if self._nobody_works(time.monotonic()):
             self._wake()
@@ -293,7 +311,7 @@ class WritingLane:
             if one.due <= now and one.ledger not in self._writing:
                 ready.append(one)
                 urgent = urgent or one.due < now - LONGEST_TOGETHER or one.fills_a_write(now)
-        asked = None if urgent or self._closed else self._take()
+        asked = None if urgent or self._closed else self.turns.take()
         if asked is not None or not ready:
             return asked
         chosen = max(ready, key=lambda one: (one.fills_a_write(now), -one.due))
@@ -303,24 +321,7 @@ class WritingLane:
         self._writing.add(chosen.ledger)
         return together
 
-    def _take(self) -> "_Asked | None":
-        while True:
-            for person in self._waiting:
-                if (begun := self._running.get(person, 0)) < self._each:
-                    break
-            else:
-                return None
-            queue = self._waiting[person]
-            asked = queue.popleft()
-            if not queue:
-                del self._waiting[person]
-            if not asked.result.done():  # otherwise it was cancelled
-                if queue:
-                    self._waiting.move_to_end(person)
-                self._running[person] = begun + 1
-                return asked
-
-    def _do(self, asked: "_Asked") -> "tuple[_Asked, Unfinished] | None":
+    def _do(self, asked: _Asked) -> tuple[_Asked, Unfinished] | None:
         """Do a piece of work; return it with what must still be written, if that is what it has come to."""
 
         def again() -> None:
@@ -338,7 +339,7 @@ class WritingLane:
             _hand_over([(asked, result)])
         return None
 
-    def _keep(self, asked: "_Asked", drawn: Unfinished) -> None:
+    def _keep(self, asked: _Asked, drawn: Unfinished) -> None:
         """Keep an answer until it is due; called with the lock."""
         unwritten = self._unwritten.get(drawn.beside)
         if unwritten is None:
@@ -349,7 +350,7 @@ class WritingLane:
         """Let another thread take over, as if this one had spent long on its piece."""
         with self._lock:
             self._since[threading.get_ident()] = -inf
-            if self._waiting and self._nobody_works(time.monotonic()):
+            if self.turns.waiting and self._nobody_works(time.monotonic()):
                 self._wake()
 
     def _write_together(self, together: "_Together") -> None:
@@ -363,25 +364,10 @@ class WritingLane:
         self._end(asked)
         _hand_over(list(zip(asked, results, strict=True)))
 
-    def _end(self, ended: "list[_Asked]") -> None:
+    def _end(self, ended: list[_Asked]) -> None:
         with self._lock:
             for one in ended:
-                _end(self._running, one.person)
-
-
-def _end(running: Counter[str], person: str) -> None:
-    """Count one piece of this person's work less."""
-    if running[person] > 1:
-        running[person] -= 1
-    else:
-        running.pop(person)  # not `del`, which a Counter does in Python
-
-
-class _Asked(NamedTuple):
-    person: str
-    work: Callable[[Callable[[], None]], object]
-    result: "asyncio.Future[Any]"
-    loop: asyncio.AbstractEventLoop
+                self.turns.end(one)
 
 
 class _Together(NamedTuple):

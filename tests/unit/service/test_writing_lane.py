@@ -94,13 +94,13 @@ def test_neither_work_nor_a_write_that_hangs_holds_up_the_others() -> None:
         go = threading.Event()
         hung = [lane.submit("eve", lambda again, i=i: go.wait(30) and i) for i in range(5)]
         assert await lane.submit("bob", draft("his")) == "his, written"
-        await until(lambda: lane._running["eve"] == 2)  # a part of the threads
+        await until(lambda: lane.turns.running["eve"] == 2)  # a part of the threads
         writer.go.clear()
         unwritten = lane.submit("carol", draft("hers"))
         await until(lambda: writer.batches[-1] == ["hers"])
         assert await lane.submit("dave", lambda again: "stored") == "stored"
         assert not unwritten.done()
-        assert lane._running["eve"] == 2
+        assert lane.turns.running["eve"] == 2
         writer.go.set()
         go.set()
         assert await asyncio.gather(unwritten, *hung) == ["hers, written", *range(5)]
@@ -119,7 +119,7 @@ def test_work_that_waits_for_the_disk_lets_others_go_on_at_once(monkeypatch: pyt
             return go.wait(30) and "waited"
 
         slow = lane.submit("eve", waits)
-        await until(lambda: lane._running["eve"] == 1)
+        await until(lambda: lane.turns.running["eve"] == 1)
         assert await lane.submit("bob", draft("his")) == "his, written"
         assert not slow.done()
         go.set()
@@ -152,7 +152,7 @@ def test_a_failed_write_is_told_to_each_of_its_drafts_and_to_nobody_else() -> No
                 await one
         writer.fails = None
         assert await lane.submit("ana", draft("c")) == "c, written"
-        assert not lane._running
+        assert not lane.turns.running
 
     run(test)
 
@@ -179,7 +179,7 @@ def test_work_that_waits_for_somebody_else_is_done_again_when_told() -> None:
 
         result = lane.submit("ana", work)
         await until(lambda: len(told) == 1)
-        await until(lambda: not lane._running)  # no thread waits meanwhile
+        await until(lambda: not lane.turns.running)  # no thread waits meanwhile
         assert await lane.submit("bob", draft("his")) == "his, written"
         assert not result.done()
         threading.Thread(target=told[0]).start()
@@ -205,7 +205,7 @@ def test_work_may_be_done_again_before_the_first_time_has_ended() -> None:
 
         assert await lane.submit("ana", work) == "done"
         assert len(set(times)) == 2
-        await until(lambda: not lane._running)
+        await until(lambda: not lane.turns.running)
 
     run(test)
 
@@ -214,7 +214,7 @@ def test_what_nobody_waits_for_is_never_begun_and_too_many_are_refused() -> None
     async def test(lane: WritingLane, writer: Writer) -> None:
         go, begun = threading.Event(), []
         hung = lane.submit("ana", lambda again: go.wait(30))
-        await until(lambda: lane._running["ana"] == 1)
+        await until(lambda: lane.turns.running["ana"] == 1)
         left = [lane.submit("ana", lambda again, i=i: begun.append(i) or i) for i in range(100)]
         with pytest.raises(hf.TooManyRequests):
             lane.submit("ana", draft("one more"))
@@ -257,7 +257,7 @@ def test_results_for_a_loop_that_has_ended_are_dropped() -> None:
 
     async def main() -> None:
         lane.submit("ana", work)
-        await until(lambda: lane._running["ana"] == 1)
+        await until(lambda: lane.turns.running["ana"] == 1)
 
     asyncio.run(main())
     go.set()
@@ -283,7 +283,7 @@ def test_who_has_waited_leaves_the_rest_to_who_went_on(monkeypatch: pytest.Monke
 
         slow = lane.submit("eve", waits)
         busy = lane.submit("bob", lambda again: worked.wait(30) and "worked")
-        await until(lambda: lane._running["bob"] == 1)
+        await until(lambda: lane.turns.running["bob"] == 1)
         rest = lane.submit("carol", lambda again: "the rest")
         waited.set()
         assert await slow == "waited"
@@ -305,7 +305,7 @@ def test_what_is_left_to_a_thread_that_hangs_then_is_written_by_another() -> Non
             return Draft("hers")
 
         hers = lane.submit("eve", waits)
-        await until(lambda: lane._running["eve"] == 1 and not lane._watched)
+        await until(lambda: lane.turns.running["eve"] == 1 and not lane._watched)
         lane._watched = True  # as if the event loop were to look once more before she returns, and not after that
         hangs = lane.submit("bob", lambda again: begun.set() or go.wait(30))
         assert await asyncio.wait_for(hers, 5) == "hers, written"
@@ -340,9 +340,9 @@ def test_the_event_loop_looks_once_at_a_time_though_there_is_nothing_to_do_now_a
 
     lane = WritingLane("test", 0, each=2, waiting=10, write=Writer())
     for _ in range(5):
-        lane._waiting["ana"] = deque()
+        lane.turns.waiting["ana"] = deque()
         lane._look(Loop())  # type: ignore[arg-type]
-        del lane._waiting["ana"]  # a thread took it meanwhile
+        del lane.turns.waiting["ana"]  # a thread took it meanwhile
         lane._look(Loop())  # type: ignore[arg-type]
     assert looks == [lanes.STALL]
 
