@@ -13,7 +13,8 @@ Every question has a text of its own (`dep_delay > 7.0000137`), so every answer 
 one process on the same two cores: plain HTTP/1.1 over kept loopback connections, written by hand on uvloop, an
 idempotency key on each request, the next request of an analyst when the answer to the last has been read. What it takes
 of the processor is in the table. The bare FastAPI route, which returns a constant, gets the same client, so the two
-rates differ by the server alone. The ledger has begun before the first question, as it has for all but one.
+rates differ by the server alone. The ledger has begun before the first question, as it has for all but one. Two
+processes run wherever the system puts them, and pinned: each on a processor of its own.
 """
 
 import asyncio
@@ -249,7 +250,7 @@ def bare_route(folder: Path, seconds: float) -> Got:
 class Served:
     """A fresh budget of a million rows, a server on it, and the check of its ledger afterwards."""
 
-    def __init__(self, folder: Path, name: str, *, rows: int, queries: int, workers: int) -> None:
+    def __init__(self, folder: Path, name: str, *, rows: int, queries: int, workers: int, pin: bool = False) -> None:
         from holdfast import Session
         from holdfast.service.database import TokenDatabase
         from holdfast.service.tokens import TokenStore
@@ -261,7 +262,7 @@ class Served:
             self.rows_read = session.plan.rows_per_query
         config = folder / f"{name}-server.toml"
         plan = f'path = "{self.data}"\nledger = "{self.ledger}"\nqueries = {queries}\nend = true\n'
-        config.write_text(f"[datasets.flights]\n{plan}")
+        config.write_text(f"{'pin = true' if pin else ''}\n[datasets.flights]\n{plan}")
         tokens = TokenStore(TokenDatabase(f"sqlite:///{folder / 'holdfast-tokens.db'}"))
         self.tokens = [tokens.create(f"analyst {number}")[0] for number in range(ANALYSTS)]
         self.port, self._log = free_port(), folder / f"{name}.log"
@@ -330,12 +331,14 @@ def run(small: bool, scratch: Path) -> Found:
         table.rows.append(["write 4 KB and fsync, one after another", f"{synced:,.0f}", "", "", "", ""])
         found.raw["syncs a second"] = synced
         fastest = 0.0
-        for analysts, workers in ((16, 1),) if small else ((16, 1), (16, 2), (ANALYSTS, 1), (ANALYSTS, 2)):
+        every = ((16, 1, False), (16, 2, False), (ANALYSTS, 1, False), (ANALYSTS, 2, False), (ANALYSTS, 2, True))
+        for analysts, workers, pin in every[:1] if small else every:
             queries = 1_000 if small else 40_000
-            name = f"{analysts} analysts, {workers} process{'es' * (workers > 1)}"
+            name = f"{analysts} analysts, {workers} {'pinned ' * pin}process{'es' * (workers > 1)}"
             bare = bare_route(folder, 0.5 if small else 5.0)  # each time: a machine is not equally fast for minutes
             told(f"bare FastAPI route, 16 clients, before {name}", bare)
-            with Served(folder, f"{analysts}-{workers}", rows=rows, queries=queries, workers=workers) as served:
+            place = f"{analysts}-{workers}-{pin:d}"
+            with Served(folder, place, rows=rows, queries=queries, workers=workers, pin=pin) as served:
                 got = load(served.port, served.tokens[:analysts], 0.5 if small else 9.0, min(ROWS_READ, rows // 10))
             served.adds_up(got, to_the_last=False)
             told(f"holdfast, {name}", got)

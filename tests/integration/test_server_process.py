@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +24,7 @@ from holdfast.ledger.places import SHARE_AHEAD
 from holdfast.service import app
 from holdfast.service.client import connect_async
 from holdfast.service.settings import Settings, load
-from serving import Running, process, settings, table
+from serving import Running, process, settings, table, wait_until
 
 ANALYSTS = 50
 
@@ -246,6 +247,25 @@ def test_the_page_about_serving_is_true(tmp_path: Path) -> None:
             assert data.history().height == 4
     (tmp_path / "server.toml").write_text(toml[0])
     assert load({}, config=tmp_path / "server.toml", environment={}).datasets["flights"].queries == 10_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread choose its processors")
+def test_each_pinned_process_has_a_processor_of_its_own(tmp_path: Path) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("needs two processors")
+    config = tmp_path / "server.toml"
+    config.write_text("workers = 2\npin = true\nport = 0\n")
+    with process(str(table(tmp_path)), "--config", str(config), folder=tmp_path) as running:
+        pid = running._process.pid
+
+        def pinned() -> list[set[int]]:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            found = [os.sched_getaffinity(int(child)) for child in children]
+            return sorted((one for one in found if len(one) == 1), key=min)
+
+        wait_until(lambda: pinned() == [{allowed[0]}, {allowed[1]}])
+        assert len(os.sched_getaffinity(pid)) == len(allowed)
 
 
 def test_settings_come_from_four_places(tmp_path: Path) -> None:

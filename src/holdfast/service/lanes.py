@@ -9,6 +9,8 @@ arrival; beyond a limit they are refused. Free threads go to the waiting persons
 """
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from bisect import bisect_right, insort
@@ -96,8 +98,10 @@ class Turns:
 class Lane:
     """Some threads, used by one event loop. A thread is free again when its work ends, not when its caller leaves."""
 
-    def __init__(self, name: str, threads: int, *, each: int, waiting: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, f"holdfast {name}")
+    def __init__(
+        self, name: str, threads: int, *, each: int, waiting: int, first: Callable[[], None] | None = None
+    ) -> None:
+        self._pool = ThreadPoolExecutor(threads, f"holdfast {name}", first)
         self._free, self.turns = threads, Turns(each=each, waiting=waiting)
         self._begun: set[Future[object]] = set()  # work in progress, whether or not anybody waits for it
 
@@ -429,13 +433,21 @@ def _too_many(most: int) -> TooManyRequests:
     )
 
 
+def _run_anywhere() -> Callable[[], None] | None:
+    """Return what lets a thread run on all processors that this one may use now: a process may be pinned to one later.
+
+    Heavy work mostly runs without the interpreter lock.
+    """
+    return partial(os.sched_setaffinity, 0, os.sched_getaffinity(0)) if sys.platform == "linux" else None
+
+
 class Lanes:
     """The three lanes of a process."""
 
     def __init__(self, *, each: int, waiting: int, write: Callable[[list[Any]], list[object]]) -> None:
         self.reads = Lane("reads", 8, each=each, waiting=waiting)
         self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
-        self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
+        self.heavy = Lane("heavy", 2, each=1, waiting=waiting, first=_run_anywhere())
         self.slow = Alarms(PATIENCE)
         self.unattended: WeakSet[Work] = WeakSet()  # in progress, for callers who left but may come back for the answer
 

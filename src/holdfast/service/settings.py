@@ -80,6 +80,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8765
     workers: int = 1
+    pin: bool = False  # whether each of several processes keeps to a processor of its own: nothing else may need those
     database: str | None = field(default=None, repr=False)  # may hold a password
     admin_token: str | None = field(default=None, repr=False)
     data_folder: str | None = None  # the folder whose files the admin may register; None: no files

@@ -1,15 +1,18 @@
 """A bucket is filled at a steady rate and holds no more than the burst; processes share connections."""
 
+import asyncio
 import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
 from holdfast.service import app, limits, rates
+from holdfast.service.lanes import Lanes
 
 
 @pytest.fixture
@@ -141,6 +144,35 @@ def test_every_process_has_a_number_of_its_own_and_leaves_it_to_the_next(tmp_pat
     with other() as fourth:
         assert fourth.stdout.readline() == "1 0\n"
         fourth.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread choose its processors")
+def test_a_pinned_process_keeps_to_one_processor_except_for_heavy_work(tmp_path: Path, shares: app.Shares) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("needs two processors")
+    found = []
+
+    async def look(second: app.Shares) -> None:
+        lanes = Lanes(each=1, waiting=1, write=lambda _: [])
+        second.pin()
+        every = (lanes.reads, lanes.asks, lanes.heavy)
+        places = [await one.submit("ana", lambda *_: os.sched_getaffinity(0)) for one in every]
+        found.append((os.sched_getaffinity(0), *places))
+        lanes.close()
+
+    def process(second: app.Shares) -> None:
+        thread = threading.Thread(target=lambda: asyncio.run(look(second)))  # this thread shall run anywhere
+        thread.start()
+        thread.join()
+
+    process(shares)
+    shares._mine = 1
+    process(shares)
+    app.Shares.of_processes(len(allowed) + 1, str(tmp_path / "many"))
+    process(app.Shares(str(tmp_path / "many")))
+    one, two, all_ = {allowed[0]}, {allowed[1]}, set(allowed)
+    assert found == [(one, one, one, all_), (two, two, two, all_), (all_, all_, all_, all_)]
 
 
 def test_workers_serve_without_telling_each_other_on_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
