@@ -84,7 +84,7 @@ class AskService:
     ) -> Body:
         """Answer several questions, all of them or none; a refusal says which question it is about."""
         check_key(key)
-        self._take(token, *asks)
+        self._take(token, sum(one.count for one in asks))
         await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
         response = await self._answered(name, token, asks, key, gone)
         await self._lanes.reads.run(token.name, response.encoded)
@@ -97,10 +97,10 @@ class AskService:
         results = (await self._answered(name, token, asks, key, gone))["results"]
         return await self._lanes.reads.run(token.name, partial(self._table, name, token, selected, results))
 
-    def _take(self, token: Token, *asks: AskIn) -> None:
+    def _take(self, token: Token, questions: int) -> None:
         """Count each of these questions, also those in lists, as a request; they came with one, which was counted."""
-        if (more := sum([one.count for one in asks]) - 1) > 0:
-            self._limits.take(token.id, more)
+        if questions > 1:
+            self._limits.take(token.id, questions - 1)
 
     def _counted(self, token: Token, asked: Asked) -> Asked:
         """Return what reads a question, and counts it where it is read for the first time."""
@@ -110,7 +110,7 @@ class AskService:
             nonlocal taken
             ask = asked()
             if not taken:
-                self._take(token, ask)
+                self._take(token, ask.count)
                 taken = True
             return ask
 
@@ -128,7 +128,7 @@ class AskService:
 
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
-        self._take(token, ask)
+        self._take(token, ask.count)
         session = served.session
         price = session.answering.price_of(session.answering.look_to_come(self.prepare(session, ask)))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
@@ -136,7 +136,7 @@ class AskService:
 
     def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Answer from made-up rows."""
-        self._take(token, ask)
+        self._take(token, ask.count)
         self.prepare(served.session, ask)
         return self.response(served, token, ask.call(served.session.dry_run))
 
@@ -213,7 +213,7 @@ class AskService:
 
     def prices(self, served: ServedDataset, token: Token, asks: Sequence[AskIn]) -> Response:
         """Return what questions cost together."""
-        self._take(token, *asks)
+        self._take(token, sum(one.count for one in asks))
         questions = [ask.call(served.session.prepare) for ask in asks]
         return self._priced(served, token, served.session.answering.prices_of(questions))
 
@@ -223,12 +223,8 @@ class AskService:
 
     def price_sql(self, served: ServedDataset, token: Token, text: str) -> Prices:
         """Return what a SELECT costs; each question in it counts as a request: pricing takes as long as asking."""
-        self._count(token, _selected(served, text))
+        self._take(token, len(_selected(served, text).questions))
         return served.session.price_sql(text)
-
-    def _count(self, token: Token, selected: Selected) -> None:
-        """Count each question of a SELECT as a request; the SELECT was counted as one."""
-        self._limits.take(token.id, max(0, len(selected.questions) - 1))
 
     def _priced(self, served: ServedDataset, token: Token, prices: Prices) -> Response:
         facts = {"text": str(prices), "left": self.left(served, token)}
@@ -261,7 +257,7 @@ class AskService:
                     f" {len(selected.questions)}.",
                     name="sql",
                 )
-            self._count(token, selected)
+            self._take(token, len(selected.questions))
             prices = served.session.price_sql(text)
         left, of_theirs = self.left(served, token), sum(map(of_quota, prices.each))
         if not prices.affordable:
