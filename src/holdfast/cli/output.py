@@ -191,6 +191,9 @@ _ARGUMENTS = {
 _TOML = {"bounds": "[low, high]", "categories": '["A", "B"] or [1, 2]'}
 
 
+OPEN = "holdfast open DATA"
+
+
 def _in_toml(declaration: re.Match[str]) -> str:
     what, column = declaration.groups()
     return (
@@ -198,8 +201,22 @@ def _in_toml(declaration: re.Match[str]) -> str:
     )
 
 
+def _quoted(text: str) -> str:
+    return f"'{text}'" if text.endswith((".", ",")) else shlex.quote(text)  # a sentence may end after it
+
+
 def _null_values(texts: re.Match[str]) -> str:
-    return f"say so: holdfast open DATA --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
+    return f"say so: {OPEN} --null-values {_quoted(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
+
+
+def _all_together(options: re.Match[str]) -> str:
+    call = ast.parse(f"dict({options[1]})", mode="eval").body
+    given = {str(each.arg): ast.literal_eval(each.value) for each in getattr(call, "keywords", ())}
+    types = ",".join(f"{name}={type_}" for name, type_ in given.get("types", {}).items())
+    null_values = ",".join(given.get("null_values", ()))
+    texts = given | ({"types": types} if types else {}) | ({"null_values": null_values} if null_values else {})
+    flags = [(f"--{name.replace('_', '-')}", "tab" if text == "\t" else text) for name, text in texts.items()]
+    return f"All together: {OPEN} {' '.join(f'{flag} {_quoted(text)}' for flag, text in flags)}."
 
 
 def _check_held(path: re.Match[str]) -> str:
@@ -217,6 +234,7 @@ def _types(given: re.Match[str]) -> str:
 
 
 _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"All together: (\w+=.*)\.$", _all_together),
     (r"open the session with (bounds|categories)=\{'(.*?)': .*\}", _in_toml),
     (r"\bWrite rows=(\d+)", r"Write --rows \1"),
     (r"\bunit='([^']*)'", r"--unit \1"),
@@ -230,8 +248,8 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(separator|decimal)=('.')", r"holdfast open DATA --\1 \2"),
     (r"\bencoding='([\w-]+)'", r"holdfast open DATA --encoding \1"),
     (r"say so when opening: holdfast", "say so: holdfast"),
-    (r"say so when opening: null_values=\[(.*)\]", _null_values),
-    (r"\b(?:Declare it when opening(.*): )?types=(\{'[^{}]*': '\w+'\})", _types),
+    (r"say so when opening: null_values=\[([^\]]*)\]", _null_values),
+    (r"\b(?:Declare it when opening([^:{]*): )?types=(\{'[^{}]*': '\w+'\})", _types),
     (
         r"^'([^']*)' is text; (.*) compares numbers\.( Numbers .* AS DOUBLE\)\.)$",
         r"'\1' is text; \2 compares numbers.\3 If it should be numbers, this shows which value of a CSV file is not:"
@@ -247,15 +265,15 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-OPEN = "holdfast open DATA"
-
-
 def _open_again(message: str) -> str:
     """Return `OPEN` with the data that the running command names, and what else was said about their file."""
     context = click.get_current_context(silent=True)
-    if OPEN not in message or context is None or not isinstance(context.params.get("data"), str):
+    data = None if context is None else context.params.get("data")
+    if isinstance(data, Sequence) and len(data) == 1:  # of several files, as a server has them, any may be meant
+        data = data[0]
+    if OPEN not in message or context is None or not isinstance(data, str):
         return OPEN
-    words = ["holdfast", "open", context.params["data"]]
+    words = ["holdfast", "open", data]
     for option in context.command.params if context.info_name == "open" else ():
         flag, value = option.opts[0], context.params.get(option.name or "")
         given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE

@@ -22,7 +22,7 @@ from holdfast.cli.output import spell
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans import inference
 from holdfast.rows.scans.files import FileScan
-from holdfast.rows.scans.inference import FirstRows, is_clear
+from holdfast.rows.scans.inference import FirstRows, NumbersAsText, is_clear
 from holdfast.rows.scans.texts import Dialect
 
 ROWS, CHANCE = 240, 1.1e-8
@@ -300,3 +300,86 @@ def test_one_unit_with_many_rows_does_not_decide_a_type(ending: str, tmp_path: P
     rows = open_rows(path, unit="person", types={"x": "number"})
     assert types_in(rows) == {"x": "number", "n": "integer"}
     assert types_in(open_rows(path, folder=tmp_path / "by_row.holdfast"))["x"] == "number"  # 200 rows of their own
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [("2024-01-31", "dates"), ("2024-01-31 10:00:00", "dates"), ("true", "yes-or-no values"), ("4", "numbers")],
+)
+@pytest.mark.parametrize("missing", [3, 300])
+def test_a_word_for_what_is_missing_is_named_in_columns_of_every_type(
+    value: str, what: str, missing: int, tmp_path: Path
+) -> None:
+    path = csv(tmp_path, *[value] * 700, *["NA"] * missing)
+    with pytest.warns(NumbersAsText) if missing == 300 else pytest.raises(hf.RowSourceError) as told:
+        open_rows(path)
+    message = str(told.value if isinstance(told, pytest.ExceptionInfo) else told[0].message)
+    assert f"{what} are " in message
+    assert message.endswith("null_values=['NA'].")
+    assert types_in(open_rows(path, null_values=["NA"]))["x"] not in ("text", "?")
+
+
+LINES = [f"{n};{n % 7},5;{'-' if n % 50 == 0 else n};{'1,5' if n == 3 else ''};2024-01-31" for n in range(300)]
+
+
+def test_all_that_must_be_said_of_a_file_is_said_at_once_and_right_as_typed(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["id;share;pages;fine;day", *LINES]))
+    with pytest.raises(hf.RowSourceError) as refused:
+        open_rows(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path} has only one column, 'id;share;pages;fine;day'.")
+    assert message.count("After that, because of ") == 2
+    assert message.count("After that, the type of 'fine' may be a matter of chance: only 1 of the first 300") == 1
+    options = "separator=';', null_values=['-'], decimal=',', types={'fine': 'number'}"
+    assert message.endswith(f" All together: {options}.")
+    typed = "holdfast open DATA --separator ';' --null-values - --decimal ',' --types fine=number"
+    assert spell(message, {}).endswith(f" All together: {typed}.")
+    assert "--null-values -. After" in spell(message, {})
+    assert spell(spell(message, {}), {}) == spell(message, {})  # commands in groups word it twice
+    assert not (tmp_path / "t.csv.holdfast").exists()
+    rows = open_rows(path, separator=";", null_values=["-"], decimal=",", types={"fine": "number"})
+    assert types_in(rows) == {"id": "integer", "share": "number", "pages": "integer", "fine": "number", "day": "date"}
+
+
+def test_words_for_what_is_missing_and_types_are_asked_for_in_one_round(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [f"{n},{'.' if n % 50 == 0 else n},{'1.5' if n == 3 else 1}" for n in range(300)]
+    path.write_text("\n".join(["id,pages,fine", *lines]))
+    with pytest.raises(
+        hf.RowSourceError, match=r"All together: null_values=\['\.'\], types=\{'fine': 'number'\}\.$"
+    ) as told:
+        open_rows(path)
+    assert spell(str(told.value), {}).endswith(
+        "All together: holdfast open DATA --null-values '.' --types fine=number."
+    )
+    assert types_in(open_rows(path, null_values=["."], types={"fine": "number"}))["pages"] == "integer"
+
+
+def test_what_was_said_before_is_kept_and_not_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["id;share;pages;fine;day", *LINES]))
+    with pytest.raises(hf.RowSourceError, match=r"All together: null_values=\['-'\], types=\{'fine': 'number'\}\.$"):
+        open_rows(path, separator=";", decimal=",")
+    with pytest.raises(hf.RowSourceError, match=r"this would fit: types=\{'fine': 'number'\}\.$"):
+        open_rows(path, separator=";", decimal=",", null_values=["-"])
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (['"4"'] * 997 + ['""'] * 3, "integer"),
+        (['"4.5"'] * 300 + ['""'] * 700, "number"),
+        (['"2024-01-31"'] * 300 + ['""'] * 3, "date"),
+        (['"true"'] * 300 + ['""'] * 3, "boolean"),
+        (['"a"'] * 3 + ['""'] * 997, "text"),
+        (['""'] * 1_000, "text"),
+    ],
+)
+def test_nothing_in_quotation_marks_is_a_missing_value(values: list[str], type_: str, tmp_path: Path) -> None:
+    assert types_in(open_rows(csv(tmp_path, *values)))["x"] == type_
+
+
+def test_few_values_among_empty_quotation_marks_are_few(tmp_path: Path) -> None:
+    with pytest.raises(hf.RowSourceError, match="only 7 of the first 1,000 rows have a value"):
+        open_rows(csv(tmp_path, *['"4"'] * 7, *['""'] * 993))

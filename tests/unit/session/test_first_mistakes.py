@@ -158,8 +158,11 @@ def test_thousands_in_numbers_are_pointed_out(tmp_path: Path) -> None:
         hf.open(path)
     assert [str(each.message) for each in caught] == [
         f"{path}: because of their commas, numbers are read as text in 'sales'. If these separate thousands, remove"
-        " them from the file; if they are decimal commas, say so when opening: decimal=','."
+        " them from the file; if they are decimal commas, write points in their place."
     ]
+    path.write_text("sales;code\n1,234;x\n1,234,567.5;x\n")
+    with pytest.warns(NumbersAsText, match="if they are decimal commas, say so when opening: decimal=','"):
+        hf.open(path, separator=";")
 
 
 def test_spaces_after_numbers_are_pointed_out(tmp_path: Path) -> None:

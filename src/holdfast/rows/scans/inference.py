@@ -22,17 +22,17 @@ each unit counts.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
-from holdfast import check
 from holdfast.errors import RowSourceError
 from holdfast.rows.columns import keeps, storage_of
 from holdfast.schema import Type
 
 LOOK_AHEAD = 10_000  # rows
 ENOUGH = 100  # values that are there: then it is no matter of chance that there are any
-MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
+MARKERS = ["", "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
 _THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
 _WHOLE = r"^\s*[-+]?\d+$"
 _YEAR_FIRST = r"^\s*\d{4}[-./]"
@@ -53,11 +53,28 @@ _DATES: tuple[tuple[str, str, pl.DataType], ...] = (
 
 
 class NumbersAsText(UserWarning):
-    """Numbers of a CSV file are read as texts: they have commas or spaces, or missing ones are a word such as NA."""
+    """Numbers of a CSV file are read as texts, for their commas or spaces; or missing values are a word such as NA."""
 
 
 class UnclearDates(UserWarning):
     """Dates of a CSV file do not tell the day from the month, or have years of two digits: they are read as texts."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark on how a CSV file is read; `options` are those that it proposes."""
+
+    message: str
+    category: type[UserWarning]
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class Undeclared(Exception):
+    """Something of a text file must be said before it is read; `options` are those that the message proposes."""
+
+    def __init__(self, message: str, options: Mapping[str, object]) -> None:
+        super().__init__(message)
+        self.message, self.options = message, options
 
 
 def is_clear(present: int, misfits: Collection[int], rows: int, *, if_any: bool) -> bool:
@@ -117,11 +134,12 @@ class FirstRows:
         missing: dict[str, int] = self._texts.null_count().row(0, named=True)
         self._present = {name: self._texts.height - count for name, count in missing.items()}
         self._odd: dict[str, tuple[pl.DataType, str]] = {}  # the type that fits all values, and what is odd
+        self.notes: list[Note] = []
 
-    def types(self, declared: Mapping[str, pl.DataType], decimal: str) -> dict[str, pl.DataType]:
+    def types(self, declared: Mapping[str, pl.DataType], decimal: str, separator: str) -> dict[str, pl.DataType]:
         """Return the types of a CSV file: as declared, or the first that all values fit, or text.
 
-        Refuse what may be a matter of chance, and warn of what may be read otherwise than it is meant.
+        Refuse what may be a matter of chance, and note what may be read otherwise than it is meant.
         """
         names = [name for name in self._texts.columns if name not in declared]
         plain = {dtype: self._misfits(names, dtype) for dtype in _PLAIN}
@@ -145,18 +163,17 @@ class FirstRows:
                     )
         types = {name: types[name] for name in self._texts.columns}
         texts = [name for name in names if types[name] == _TEXT]
-        for why, columns, way_out in self._spellings([name for name in texts if name in self._odd], decimal):
+        odd = [name for name in texts if name in self._odd]
+        for why, columns, what, way_out, options in self._spellings(odd, decimal, separator):
             named = ", ".join(map(repr, columns))
-            raise RowSourceError(
-                f"{self._where}: because of {why}, some numbers are not read as such in {named}. {way_out}"
-            )
+            message = f"{self._where}: because of {why}, some {what} are not read as such in {named}. {way_out}"
+            raise Undeclared(message, options)
         self._refuse()
-        self._warn_of_dates(types, declared, day_unclear, texts)
-        for why, columns, way_out in self._spellings(texts, decimal):
+        self._note_dates(types, declared, day_unclear, texts)
+        for why, columns, what, way_out, options in self._spellings(texts, decimal, separator):
             named = ", ".join(map(repr, columns))
-            check.warn(
-                f"{self._where}: because of {why}, numbers are read as text in {named}. {way_out}", NumbersAsText
-            )
+            message = f"{self._where}: because of {why}, {what} are read as text in {named}. {way_out}"
+            self.notes.append(Note(message, NumbersAsText, options))
         return types
 
     def types_of_records(self, found: Mapping[str, pl.DataType], declared: Collection[str]) -> dict[str, pl.DataType]:
@@ -250,12 +267,13 @@ class FirstRows:
         for name, (_, what) in self._odd.items():  # the first, if there is one
             others = _and_more(len(self._odd) - 1)
             types = {each: _type_of(dtype) for each, (dtype, _) in self._odd.items()}
-            raise RowSourceError(
+            raise Undeclared(
                 f"{self._where}: the type of {name!r}{others} may be a matter of chance: {what}. Declare it when"
-                f" opening, by what you know of it; this would fit: types={types!r}."
+                f" opening, by what you know of it; this would fit: types={types!r}.",
+                {"types": types},
             )
 
-    def _warn_of_dates(
+    def _note_dates(
         self,
         types: Mapping[str, pl.DataType],
         declared: Collection[str],
@@ -276,21 +294,19 @@ class FirstRows:
             if self._days_beyond_12(name) == 0:
                 day_first.append(name)
         if unclear:
-            enough = ""
-            for name, dtype in day_unclear[:1]:
-                enough = f"; if the day comes first, this is enough: types={{{name!r}: {_type_of(dtype)!r}}}"
-            check.warn(
-                f"{self._where}: dates are read as text in {', '.join(map(repr, unclear))}, as it is not"
-                " clear which number is the day, which the month and which the year. Write them as"
-                f" 2024-12-31{enough}.",
-                UnclearDates,
+            declare = {name: _type_of(dtype) for name, dtype in day_unclear}
+            enough = f"; if the day comes first, this is enough: types={declare!r}" if declare else ""
+            message = (
+                f"{self._where}: dates are read as text in {', '.join(map(repr, unclear))}, as it is not clear which"
+                f" number is the day, which the month and which the year. Write them as 2024-12-31{enough}."
             )
+            self.notes.append(Note(message, UnclearDates))
         if day_first:
-            check.warn(
+            message = (
                 f"{self._where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
-                " does, write dates as 2024-12-31.",
-                UnclearDates,
+                " does, write dates as 2024-12-31."
             )
+            self.notes.append(Note(message, UnclearDates))
 
     def _values(self, name: str) -> pl.Series:
         """Return the values that are there, under a name that is no pattern to Polars."""
@@ -301,42 +317,58 @@ class FirstRows:
         values = self._values(name)
         return not values.is_empty() and bool(values.str.contains(_DAYS).all())
 
-    def _spellings(self, columns: Sequence[str], decimal: str) -> list[tuple[str, list[str], str]]:
-        """Return why columns are text whose values, but for how they are written, are numbers; and what to do."""
+    def _spellings(
+        self, columns: Sequence[str], decimal: str, separator: str
+    ) -> list[tuple[str, list[str], str, str, dict[str, object]]]:
+        """Return why columns are text whose values are not, but for their spelling; what they are; the way out."""
         found: dict[str, list[str]] = {}
+        called: set[str] = set()
         decimals: list[str] = []
         thousands: list[str] = []
         spaced: list[str] = []
         for name in columns:
             present = self._values(name)
             rest = present.filter(~present.is_in(MARKERS))
+            marked = len(present) - len(rest)
             bare = rest.str.strip_chars(" ")
             grouped = bare.str.contains(_THOUSANDS)
             in_groups = grouped.any() and (grouped | ~bare.str.contains(",", literal=True)).all()
             plain = (
                 bare.str.replace_all(",", "", literal=True) if in_groups else bare.str.replace(",", ".", literal=True)
             )
-            if len(rest) == 0 or plain.cast(pl.Float64, strict=False).null_count() > 0:
+            numbers = plain.cast(pl.Float64, strict=False).null_count() == 0
+            other = None if numbers or not marked else self._called(name, rest, marked)
+            if len(rest) == 0 or not (numbers or other):
                 continue
-            if len(rest) < len(present):
+            if marked:
                 found[name] = sorted(set(present.filter(present.is_in(MARKERS)).to_list()))
+                called.add(other or "numbers")
+            if not numbers:
+                continue
             if (bare != rest).any():
                 spaced.append(name)
             if decimal == "." and (plain != bare).any():
                 (thousands if in_groups else decimals).append(name)
-        commas = "If they are decimal commas, say so when opening: decimal=','."
-        apart = (
-            "If these separate thousands, remove them from the file; if they are decimal commas, say so when opening:"
-        )
+        if_decimal = "say so when opening: decimal=','" if separator != "," else "write points in their place"
+        commas = f"If they are decimal commas, {if_decimal}."
+        apart = f"If these separate thousands, remove them from the file; if they are decimal commas, {if_decimal}."
         markers = sorted({each for some in found.values() for each in some})
         missing = f"If values are missing there, say so when opening: null_values={markers!r}."
-        advice = [
-            ("their commas", decimals, commas),
-            ("their commas", thousands, f"{apart} decimal=','."),
-            ("the spaces after them", spaced, "Remove the spaces from the file."),
-            (", ".join(map(repr, markers)), list(found), missing),
+        nouns = " or ".join(sorted(called, reverse=True))
+        proposed: dict[str, object] = {"decimal": ","} if separator != "," else {}
+        advice: list[tuple[str, list[str], str, str, dict[str, object]]] = [
+            ("their commas", decimals, "numbers", commas, proposed),
+            ("their commas", thousands, "numbers", apart, {}),
+            ("the spaces after them", spaced, "numbers", "Remove the spaces from the file.", {}),
+            (", ".join(map(repr, markers)), list(found), nouns, missing, {"null_values": markers}),
         ]
         return [each for each in advice if each[1]]
+
+    def _called(self, name: str, rest: pl.Series, marked: int) -> str | None:
+        """Return what all values but the marked ones are, if they are dates or yes-or-no values."""
+        if any(count == marked for _, count in self._misfits_of_dates(name)):
+            return "dates"
+        return "yes-or-no values" if rest.str.to_lowercase().is_in(["true", "false"]).all() else None
 
 
 def _and_more(columns: int) -> str:

@@ -22,9 +22,9 @@ from typing import Any, Self
 import polars as pl
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import storage_of
-from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows
+from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows, Undeclared
 from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
 
@@ -93,6 +93,14 @@ class Dialect:
         types = json.loads(origin.types or "{}")
         return cls(**{**options, "types": tuple((name, Type(type_)) for name, type_ in types.items())})
 
+    def saying(self, options: Mapping[str, Any]) -> Self:
+        """Return the dialect with options as they are written in Python; what is missing, and types, are added."""
+        types = tuple(
+            {**dict(self.types), **{name: Type(each) for name, each in options.get("types", {}).items()}}.items()
+        )
+        null_values = tuple({*self.null_values, *options.get("null_values", ())})
+        return replace(self, **{**options, "types": types, "null_values": null_values})
+
     @property
     def given(self) -> str | None:
         """The first option that was given."""
@@ -117,7 +125,10 @@ class JsonLines:
         declared = {name: READ_AS[type_] for name, type_ in self._dialect.types}
         texts = self._read(dict.fromkeys(found, pl.String())).head(LOOK_AHEAD).collect(engine="streaming")
         first = FirstRows(self._where, texts, lambda types: self._read(types).head(LOOK_AHEAD), self._unit)
-        inferred = first.types_of_records(found, declared)
+        try:
+            inferred = first.types_of_records(found, declared)
+        except Undeclared as refusal:
+            raise RowSourceError(refusal.message) from None
         self._types = {name: inferred.get(name, dtype) for name, dtype in found.items()} | declared
         return self._scan(schema=self._types)
 
@@ -184,6 +195,15 @@ class CsvFiles:
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the files; warn of what may be read otherwise than it is meant."""
+        try:
+            scan = self._lazy()
+        except Undeclared as refusal:
+            raise RowSourceError(self._in_one_round(refusal)) from None
+        for note in self._notes:
+            check.warn(note.message, note.category)
+        return scan
+
+    def _lazy(self) -> pl.LazyFrame:
         for variable, value in _CSV_MEMORY.items():
             os.environ.setdefault(variable, value)
         separator = self._dialect.separator or ("\t" if self._where.lower().endswith(".tsv") else ",")
@@ -199,11 +219,48 @@ class CsvFiles:
         }
         self._read: Any = self._in_utf8()
         self.on_disk = self._read if self._files else ()
-        header = pl.read_csv(self._read[0], has_header=False, n_rows=1, infer_schema=False, **self._options)
+        header = pl.read_csv(
+            self._read[0],
+            has_header=False,
+            n_rows=1,
+            infer_schema=False,
+            truncate_ragged_lines=True,  # else Polars fails on decimal commas below a header separated by semicolons
+            **self._options,
+        )
         names = ["" if name is None else name for name in header.row(0)]
         self._refuse_header(names)
         self._types = self._typed()
         return self._csv(self._types)
+
+    def _in_one_round(self, refusal: Undeclared) -> str:
+        """Return the message of a refusal, with all that would be said after it, so that one answer is enough."""
+        messages, options, open_ = [refusal.message], dict(refusal.options), bool(refusal.options)
+        while open_ and self._dialect.encoding.lower() in UTF8:
+            dialects = self._dialect.saying(options), self._given.saying(options)
+            open_ = False
+            for message, proposed in CsvFiles(
+                self._where, self._files, self._sources, *dialects, self._unit
+            )._objections():
+                joined = {name: _joined(options.get(name), value) for name, value in proposed.items()}
+                if message not in messages and {**options, **joined} != options:
+                    messages.append(message)
+                    options |= joined
+                    open_ = True
+        if len(messages) == 1:
+            return refusal.message
+        after = " ".join(f"After that, {message.removeprefix(f'{self._where}: ')}" for message in messages[1:])
+        together = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"{refusal.message} {after} All together: {together}."
+
+    def _objections(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return what would be said of the files, and the options that are proposed."""
+        try:
+            self._lazy()
+        except Undeclared as refusal:
+            return [(refusal.message, refusal.options)]
+        except (HoldfastError, *UNREADABLE):
+            return []
+        return [(note.message, note.options) for note in self._notes]
 
     def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
         """Scan some lines, from the beginning of a file or not."""
@@ -265,8 +322,11 @@ class CsvFiles:
         declared = {name: READ_AS[type_] for name, type_ in self._dialect.types if name in types}
         head = self._csv(dict.fromkeys(types, pl.String())).head(LOOK_AHEAD)
         texts = head.select(_short(place) for place in range(len(types))).collect(engine="streaming")
+        texts = texts.select(pl.all().replace("", None))  # in quotation marks; of any other type, it is missing
         first = FirstRows(self._where, texts, lambda types: self._read_as(types).head(LOOK_AHEAD), self._unit)
-        return first.types(declared, self._dialect.decimal)
+        found = first.types(declared, self._dialect.decimal, self._options["separator"])
+        self._notes = first.notes
+        return found
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):
@@ -276,11 +336,11 @@ class CsvFiles:
             raise RowSourceError(f"{self._where} has two columns named {twice[0]!r}; rename one of them.")
         hint = self._another_separator(names)
         if hint is not None:
-            raise RowSourceError(hint)
+            raise Undeclared(hint, {"separator": _separator_in(names[0])})
 
     def _another_separator(self, names: list[str]) -> str | None:
         """Return a hint at the likely separator, if only one column was found."""
-        other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
+        other = _separator_in(names[0]) if len(names) == 1 else None
         if other is None or self._given.separator is not None:
             return None
         return (
@@ -329,8 +389,8 @@ class CsvFiles:
             for row in rows:
                 if len(row) > width:
                     return self._another_separator(names) or (
-                        f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
-                        f" a value contains {separator!r}, put it in double quotes."
+                        f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width}"
+                        f" column{'s' * (width > 1)}. If a value contains {separator!r}, put it in double quotes."
                     )
         return None
 
@@ -344,6 +404,17 @@ class CsvFiles:
     def _read_as(self, types: Mapping[str, pl.DataType]) -> pl.LazyFrame:
         """Scan with these types; a value that does not fit is missing."""
         return self._csv(types, ignore_errors=True)
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Return both of two values of an option, or the second one where it takes only one."""
+    if isinstance(other, dict):
+        return {**(one or {}), **other}
+    return sorted({*(one or ()), *other}) if isinstance(other, list) else other
+
+
+def _separator_in(name: str) -> str | None:
+    return next((each for each in _SEPARATORS if each in name), None)
 
 
 def _unfit(
