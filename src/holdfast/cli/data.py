@@ -103,7 +103,7 @@ def open(
         show_json(name=rows.name, **what, folder=rows.location, ledger=ledger, ledger_begun=begun, notes=notes)
         return
     show_notes(notes)
-    say(f"{rows.name}: {schema.units_of(len(rows))}, {len(schema)} columns", bold=True)
+    say(f"{rows.name}: {schema.units_of(len(rows))}, {len(schema)} column{'s' * (len(schema) > 1)}", bold=True)
     lines = [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared, c.label or "") for c in schema]
     used = [place for place in range(5) if place < 3 or any(line[place] for line in lines)]
     headings = ("column", "type", "missing values", "declared", "label")

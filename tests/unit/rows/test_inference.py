@@ -206,6 +206,7 @@ def with_one(values: list[str], one: str, end: str) -> list[str]:
     return [one, *values] if end == "first" else [*values, one]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_one_value_of_a_csv_file_never_decides_between_two_types(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +240,7 @@ def records(path: Path, values: list[str]) -> object:
     return scan.columns["x"].type if "x" in scan.columns else False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::holdfast.rows.scans.scan.ColumnsLeftOut")
 def test_one_value_of_json_lines_never_decides_between_two_types(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"

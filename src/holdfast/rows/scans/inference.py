@@ -61,7 +61,7 @@ class UnclearDates(UserWarning):
 
 
 @dataclass(frozen=True)
-class Note:
+class Advice:
     """A remark on how a CSV file is read; `options` are those that it proposes."""
 
     message: str
@@ -134,7 +134,7 @@ class FirstRows:
         missing: dict[str, int] = self._texts.null_count().row(0, named=True)
         self._present = {name: self._texts.height - count for name, count in missing.items()}
         self._odd: dict[str, tuple[pl.DataType, str]] = {}  # the type that fits all values, and what is odd
-        self.notes: list[Note] = []
+        self.notes: list[Advice] = []
 
     def types(self, declared: Mapping[str, pl.DataType], decimal: str, separator: str) -> dict[str, pl.DataType]:
         """Return the types of a CSV file: as declared, or the first that all values fit, or text.
@@ -173,7 +173,7 @@ class FirstRows:
         for why, columns, what, way_out, options in self._spellings(texts, decimal, separator):
             named = ", ".join(map(repr, columns))
             message = f"{self._where}: because of {why}, {what} are read as text in {named}. {way_out}"
-            self.notes.append(Note(message, NumbersAsText, options))
+            self.notes.append(Advice(message, NumbersAsText, options))
         return types
 
     def types_of_records(self, found: Mapping[str, pl.DataType], declared: Collection[str]) -> dict[str, pl.DataType]:
@@ -300,13 +300,13 @@ class FirstRows:
                 f"{self._where}: dates are read as text in {', '.join(map(repr, unclear))}, as it is not clear which"
                 f" number is the day, which the month and which the year. Write them as 2024-12-31{enough}."
             )
-            self.notes.append(Note(message, UnclearDates))
+            self.notes.append(Advice(message, UnclearDates))
         if day_first:
             message = (
                 f"{self._where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
                 " does, write dates as 2024-12-31."
             )
-            self.notes.append(Note(message, UnclearDates))
+            self.notes.append(Advice(message, UnclearDates))
 
     def _values(self, name: str) -> pl.Series:
         """Return the values that are there, under a name that is no pattern to Polars."""
