@@ -108,8 +108,9 @@ def _range(number: Column) -> str | None:
 
 
 def _numbers(schema: Schema) -> list[Column]:
-    """Return the columns of numbers, those whose range is declared first."""
-    return sorted((one for one in schema if one.type.is_number), key=lambda one: one.bounds is None)
+    """Return the columns of numbers: first those whose range is declared, last whole numbers, which may be years."""
+    numbers = (one for one in schema if one.type.is_number)
+    return sorted(numbers, key=lambda one: (one.bounds is None, one.type is Type.INT))
 
 
 def _categorical(schema: Schema) -> Column | None:

@@ -23,6 +23,7 @@ from holdfast.rows.open import open_rows
 from holdfast.rows.scans import inference
 from holdfast.rows.scans.files import FileScan
 from holdfast.rows.scans.inference import FirstRows, NumbersAsText, is_clear
+from holdfast.rows.scans.scan import ColumnsLeftOut
 from holdfast.rows.scans.texts import Dialect
 
 ROWS, CHANCE = 240, 1.1e-8
@@ -385,3 +386,15 @@ def test_nothing_in_quotation_marks_is_a_missing_value(values: list[str], type_:
 def test_few_values_among_empty_quotation_marks_are_few(tmp_path: Path) -> None:
     with pytest.raises(hf.RowSourceError, match="only 7 of the first 1,000 rows have a value"):
         open_rows(csv(tmp_path, *['"4"'] * 7, *['""'] * 993))
+
+
+def test_an_empty_column_of_json_lines_is_kept_if_it_is_declared(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": null}\n' * 10)
+    with pytest.warns(ColumnsLeftOut) as told:
+        assert types_in(open_rows(path)) == {"a": "integer"}
+    (warning,) = told
+    assert str(warning.message) == (
+        f"{path}: left out, because they have no values: 'b'. To keep them, declare their types."
+    )
+    assert types_in(open_rows(path, types={"b": "text"})) == {"a": "integer", "b": "text"}

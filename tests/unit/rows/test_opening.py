@@ -288,6 +288,19 @@ def test_a_missing_file_is_looked_for_where_it_is_said(tmp_path: Path, monkeypat
         assert str(refused.value) == way
 
 
+def test_a_misspelled_file_is_told_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "flights.csv", b"a\n1\n2\n")
+    write(tmp_path / "flights.txt", b"a\n1\n2\n")
+    for missing, what in [("fligths.csv", "file"), ("flights.cvs", "file or folder")]:
+        with pytest.raises(RowSourceError) as refused:
+            open_rows(missing)
+        assert str(refused.value) == f"No {what} {missing} in {tmp_path}. Did you mean flights.csv?"
+    with pytest.raises(RowSourceError) as refused:
+        open_rows(tmp_path / "trips.csv")
+    assert str(refused.value) == f"No file {tmp_path / 'trips.csv'}."
+
+
 def test_a_folder_of_other_files_is_told_their_pattern(tmp_path: Path) -> None:
     write(tmp_path / "may.csv", b"a\n1\n2\n")
     with pytest.raises(RowSourceError) as refused:

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,9 @@ class FileScan(LazyScan):
         self.format = FORMATS[endings.pop()]
         self.path = root or (files[0] if len(files) == 1 else None)
         self.name = Path(root or first).stem if root or len(files) == 1 else _name_of(str(where))
-        self.skips_rows = self.format != "JSON lines"  # there Polars counts lines, even empty ones
+        if self.format == "JSON lines":
+            self.skips_rows = False  # here Polars counts lines, even empty ones
+            self.keep = " To keep them, declare their types."
         given = replace(dialect, types=()).given if self.format == "JSON lines" else dialect.given
         if given is not None and self.format != "CSV":
             why = "has its own types" if given == "types" else "is not a CSV file"
@@ -197,7 +201,16 @@ def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
 
 def no_file(path: Path, what: str = "file") -> RowSourceError:
     """Return the error for a file that is not there, which says where it was looked for."""
-    return RowSourceError(f"No {what} {path}{_from_here(path)}.", path=str(path))
+    near = get_close_matches(path.name, _like(path), n=1, cutoff=0.8)
+    hint = f" Did you mean {path.with_name(near[0])}?" if near else ""
+    return RowSourceError(f"No {what} {path}{_from_here(path)}.{hint}", path=str(path))
+
+
+def _like(path: Path) -> list[str]:
+    """Return the names of what is in the same folder and could be opened instead."""
+    with suppress(OSError):
+        return [each.name for each in path.parent.iterdir() if each.suffix.lower() in (*FORMATS, ".holdfast", ".deck")]
+    return []
 
 
 def _from_here(path: Path) -> str:

@@ -126,7 +126,7 @@ def skipping(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFram
 
 
 class ColumnsLeftOut(UserWarning):
-    """Some columns of a table are lists, records or durations, which no question can be about."""
+    """Some columns of a table are lists, records or durations, or empty: no question can be about them."""
 
 
 class LazyScan(Scan):
@@ -135,6 +135,7 @@ class LazyScan(Scan):
     format = "a table"
     frame: pl.LazyFrame
     _choice: list[pl.Expr] | None
+    keep = ""  # how to keep columns that have no values
     skips_rows = True  # whether Polars counts rows (not lines) when told to skip some
 
     def open(self) -> None:
@@ -168,8 +169,13 @@ class LazyScan(Scan):
         if len(odd) == len(found) or all(map(can_store, found.values())):
             return None  # all columns can be stored; or none can, and they are refused by name later
         if odd:
-            listed = ", ".join(f"{name!r} ({found[name]})" for name in odd)
-            check.warn(f"{self.where}: left out, because of their types: {listed}.", ColumnsLeftOut)
+            empty = [name for name in odd if found[name] == pl.Null()]
+            if empty:
+                listed = ", ".join(map(repr, empty))
+                check.warn(f"{self.where}: left out, because they have no values: {listed}.{self.keep}", ColumnsLeftOut)
+            if len(odd) > len(empty):
+                listed = ", ".join(f"{name!r} ({found[name]})" for name in odd if name not in empty)
+                check.warn(f"{self.where}: left out, because of their types: {listed}.", ColumnsLeftOut)
         # By position, since Polars may take a name for a pattern.
         kept = [(pl.nth(place), dtype) for place, (name, dtype) in enumerate(found.items()) if name not in odd]
         return [one.cast(pl.Float64) if isinstance(dtype, pl.Decimal) else one for one, dtype in kept]
