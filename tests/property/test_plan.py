@@ -12,6 +12,8 @@ from holdfast.errors import PlanInfeasible
 from holdfast.guarantees.plan import Plan
 from holdfast.session.planning import plan as any_plan
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 # The narrowest there is: it may end, read all rows, and ask for rows of one law.
 plan = partial(any_plan, end=True, identical=True, rows_per_query="best")
 

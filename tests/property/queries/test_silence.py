@@ -37,6 +37,8 @@ from holdfast.rows.memory import memory_rows
 from holdfast.schema import Schema, Type
 from query_examples import EVERYTHING, SCHEMA
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 EXTREME = [0.0, -0.0, 5e-324, 1e-310, -1e-300, 1.0, 1e300, -1.7e308, np.inf, -np.inf, np.nan]
 
 

@@ -25,6 +25,8 @@ from holdfast.rows.scans.parquet import may_have_large_row_groups
 from holdfast.rows.scans.scan import Scan, cut, gathered, row_bytes, scan_stream
 from holdfast.rows.scans.texts import Dialect
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 ROWS, SIZE = 3_000, 20_000
 rng = np.random.default_rng(1)
 LENGTHS = rng.integers(0, 1_000, ROWS)

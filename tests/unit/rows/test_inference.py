@@ -64,6 +64,7 @@ def second_largest(decide: Callable[[int, int], str | None], types: list[str]) -
 CASES = [(whole_or_word, ["integer", "text"]), (whole_or_fraction, ["integer", "number", "text"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("decide", "types"), CASES, ids=["words", "fractions"])
 def test_no_two_types_are_inferred_but_by_a_rare_chance(
     decide: Callable[[int, int], str | None], types: list[str]
@@ -71,6 +72,7 @@ def test_no_two_types_are_inferred_but_by_a_rare_chance(
     assert second_largest(decide, types) <= CHANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("decide", "types"), CASES, ids=["words", "fractions"])
 def test_a_rule_that_is_content_with_few_values_is_caught(
     decide: Callable[[int, int], str | None], types: list[str], monkeypatch: pytest.MonkeyPatch
@@ -79,6 +81,7 @@ def test_a_rule_that_is_content_with_few_values_is_caught(
     assert second_largest(decide, types) > 100 * CHANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "chance"), [(100, 5e-6), (50, 1.1e-3), (20, 0.04)])
 def test_the_chance_in_short_files_is_as_documented(rows: int, chance: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "ROWS", rows)

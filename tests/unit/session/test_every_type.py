@@ -23,6 +23,8 @@ from holdfast.service.app import build
 from holdfast.service.calls import read_answer
 from holdfast.service.settings import DatasetSettings, Settings
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 ROWS = 60_000
 DAYS = [date(2020, 1, 30), date(2020, 1, 31), date(2020, 2, 1)]
 HOURS = [datetime(2020, 1, 31, 0), datetime(2020, 1, 31, 12), datetime(2020, 1, 31, 13, 30, 5)]
