@@ -259,7 +259,8 @@ def incomplete() -> RowSourceError:
     )
 
 
-_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # `os.posix_fallocate` may write zeros
+# `os.posix_fallocate` may write zeros.
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate if sys.platform == "linux" else None
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
