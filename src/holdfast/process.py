@@ -7,18 +7,19 @@ since the first process is part of the number, so that no process takes itself f
 
 import os
 
-_forks = 0
+
+class ThisProcess:
+    """This process: a forked child finds its own number here before it runs anything else."""
+
+    def __init__(self) -> None:
+        self._forks = 0
+        self.number = os.getpid()  # that of no process it was forked from, nor of any that is forked from it
+        if hasattr(os, "register_at_fork"):  # Windows has no fork
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self._forks += 1
+        self.number = os.getpid() + (self._forks << 32)
 
 
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_forked)
-
-
-def process_number() -> int:
-    """Return a number that this process has, and none of those it was forked from, nor those forked from it."""
-    return os.getpid() + (_forks << 32)
+this_process = ThisProcess()

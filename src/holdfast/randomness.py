@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 
 from holdfast import check
-from holdfast.process import process_number
+from holdfast.process import this_process
 
 
 class Randomness:
@@ -35,9 +35,9 @@ class Randomness:
         """Return this thread's generator in this process; with a seed, the generator of question `number`."""
         if self._seed is not None:
             return Generator(PCG64([self._seed, number]))
-        if getattr(self._local, "pid", None) != process_number():
+        if getattr(self._local, "pid", None) != this_process.number:
             self._local.generator = _secure()
-            self._local.pid = process_number()
+            self._local.pid = this_process.number
         generator: Generator = self._local.generator
         return generator
 

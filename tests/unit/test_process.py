@@ -13,7 +13,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.ledger import Cost, Entry, Follower
-from holdfast.process import process_number
+from holdfast.process import this_process
 from holdfast.randomness import Randomness
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -39,8 +39,7 @@ def in_a_child_with_this_number(act: Callable[[], Any]) -> Any:
 
 
 def test_a_number_is_never_that_of_another_process() -> None:
-    assert process_number() == process_number()
-    assert in_a_child_with_this_number(process_number) != process_number()
+    assert in_a_child_with_this_number(lambda: this_process.number) != this_process.number
 
 
 def test_draws_of_an_ancestor_are_not_repeated() -> None:

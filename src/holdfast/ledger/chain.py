@@ -29,7 +29,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict, RowSourceError
 from holdfast.ledger import tree
 from holdfast.ledger.store import START, Answered, Cost, Entry, Place, Row, Spent, Tip
-from holdfast.process import process_number
+from holdfast.process import this_process
 
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
@@ -207,7 +207,7 @@ class Drawn:
     @property
     def is_forked(self) -> bool:
         """Whether a forked child drew this for a place that its parent reserved: a place is for one answer."""
-        return self.place.process != process_number()
+        return self.place.process != this_process.number
 
     @staticmethod
     def forked_error(location: str) -> LedgerUnavailable:

@@ -34,7 +34,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, LedgerUnavailable
-from holdfast.process import process_number
+from holdfast.process import this_process
 
 E = TypeVar("E", bound=BaseException)
 _LOOK = 0.05  # seconds between two checks whether to give up waiting
@@ -164,7 +164,7 @@ class OfOneProcess:
 
     def check_process(self) -> int:
         """Return the number of this process; in a forked child, first reset the state, since it is the parent's."""
-        process = process_number()
+        process = this_process.number
         if process != self._process:
             # Other threads of the child wait: a second reset would erase what the first thread has stored since.
             with self._forgetting.setdefault(process, threading.RLock()):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger.store import START, Row, Tip, Transaction, nested_error
-from holdfast.process import process_number
+from holdfast.process import this_process
 
 
 class MemoryTransaction:
@@ -60,7 +60,7 @@ class MemoryStore:
         self._content: str | None = None
         self._lock = threading.RLock()
         self._writer: int | None = None  # the thread that writes
-        self._process = process_number()
+        self._process = this_process.number
 
     def tip(self) -> Tip | None:
         """Return the tip."""
@@ -108,7 +108,7 @@ class MemoryStore:
 
     def write(self, decide: Callable[[Transaction], None]) -> Transaction:
         """Run `decide` under the lock; what it has written counts if it does not raise."""
-        if process_number() != self._process:
+        if this_process.number != self._process:
             raise self._forked_error()
         thread = threading.get_ident()
         if self._writer == thread:  # a destructor or a signal handler that runs during a write

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable
 from holdfast.ledger import tree
-from holdfast.process import process_number
+from holdfast.process import this_process
 
 MAX_DATASET_NAME = 200  # characters
 
@@ -244,7 +244,7 @@ class Place:
     charge: int
     intervals: int
     reached: int = field(default=0, compare=False)
-    process: int = field(default_factory=process_number, compare=False, repr=False)
+    process: int = field(default_factory=lambda: this_process.number, compare=False, repr=False)
 
     def within(self, reach: Reach, cost: Cost) -> bool:
         """Whether the share of a question of this cost ends within `reach`; always true for the other account."""

@@ -20,7 +20,7 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
 from holdfast.ledger.witness import BOARD, DEALT
-from holdfast.process import process_number
+from holdfast.process import this_process
 from holdfast.randomness import Randomness, keyed_generator
 from holdfast.rows.disk.ingest import ingest
 from holdfast.rows.draws import without_replacement
@@ -158,7 +158,7 @@ def _parts(
 def _alone(witnesses: list[Witness]) -> Iterator[None]:
     """Keep other threads, and other processes with the same witnesses, from splitting or asking the rows meanwhile."""
     with ExitStack() as held:
-        held.enter_context(_turn.setdefault(process_number(), threading.RLock()))
+        held.enter_context(_turn.setdefault(this_process.number, threading.RLock()))
         for witness in witnesses:
             held.enter_context(witness.alone())
         yield

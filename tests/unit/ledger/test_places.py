@@ -3,7 +3,6 @@
 Two processes on one ledger are played by two `Ledger` objects that do not share what was taken ahead.
 """
 
-import os
 import random
 import sqlite3
 import threading
@@ -26,6 +25,7 @@ from holdfast.ledger.database import Database
 from holdfast.ledger.places import ProcessStock, Stock, give_back
 from holdfast.ledger.store import APART, Place, Reach, Transaction
 from holdfast.ledger.underway import InFlight
+from holdfast.process import this_process
 from holdfast.session.session import Session
 
 ONE = Cost(10, 1)
@@ -183,15 +183,15 @@ STOCK = Stock((range(100),), (range(10),), (range(10),))
 
 @pytest.fixture
 def fork(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    child = os.getpid() + 1
-    return lambda: monkeypatch.setattr(os, "getpid", lambda: child)
+    child = this_process.number + 1
+    return lambda: monkeypatch.setattr(this_process, "number", child)
 
 
 def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
     fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, in_flight = ProcessStock(), InFlight()
-    own.put(STOCK, os.getpid())
+    own.put(STOCK, this_process.number)
     own.begun(Place(1, 500, 0), ONE, 0)
     parents_turn = in_flight.begin("key", lambda: None)
     fork()
@@ -214,7 +214,7 @@ def test_a_child_that_goes_on_where_its_parent_was_taking_a_place_has_none(
     fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal handler forks between any two steps, and the child returns from it; it may have used the ledger."""
-    parent = os.getpid()
+    parent = this_process.number
     for uses_it in (False, True):
         own = ProcessStock()
         own.put(STOCK, parent)
@@ -234,7 +234,7 @@ def test_a_child_that_goes_on_where_its_parent_was_taking_a_place_has_none(
         assert own.take(ONE, FAR) is None  # nor what its parent put back
         own.put(STOCK, parent)
         assert own.take(ONE, FAR) is None
-        monkeypatch.setattr(os, "getpid", lambda: parent)
+        monkeypatch.setattr(this_process, "number", parent)
 
 
 def interrupt(*args: object, **named: object) -> None:
@@ -358,10 +358,10 @@ def test_stock_that_two_threads_put_back_is_there_once() -> None:
             count = super().__len__()
             if stocks:
                 stocks.pop()
-                own.put_back(self, os.getpid())
+                own.put_back(self, this_process.number)
             return count
 
     used = Raced([STOCK])
-    own.put_back(used, os.getpid())
-    own.put_back(used, os.getpid())
+    own.put_back(used, this_process.number)
+    own.put_back(used, this_process.number)
     assert own.take_all() == STOCK

@@ -23,6 +23,7 @@ from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.places import NOTHING, PlacesAhead, grant, take_ahead
 from holdfast.ledger.store import START
+from holdfast.process import this_process
 from holdfast.rows.decks import deck as deck_module
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Deck, Mark
@@ -329,7 +330,7 @@ def test_the_mark_keeps_the_most_of_each_amount_that_was_given_out(deck: Deck) -
     ahead, tip = take_ahead(START.taking(0, 0, 0), caps, None, PlacesAhead(Cost(10, 1), 4, 0))
     ends = []
     for stock, cost in ((NOTHING, Cost(10, 3)), (ahead, Cost(100, 1))):  # of another process; then of this one
-        place, _, tip = grant(stock, tip, cost, os.getpid())
+        place, _, tip = grant(stock, tip, cost, this_process.number)
         ends.append((place.charge + cost.charge, place.intervals + cost.intervals, place.number))
     assert ends[1] > ends[0]
     assert ends[1][1:] < ends[0][1:]

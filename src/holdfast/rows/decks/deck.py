@@ -33,7 +33,7 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.guarantees.plan import BEST, FAST, Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import Amounts
-from holdfast.process import process_number
+from holdfast.process import this_process
 from holdfast.queries.query import Query, Values
 from holdfast.rows.decks.cards import COINS, ROW, CardDraws, Hand, require_dealt_for
 from holdfast.rows.disk.folder import MANIFEST, Dealt, FolderRows, Manifest, explained
@@ -67,7 +67,7 @@ class UsedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.process, self.lock = process_number(), threading.Lock()
+        self.process, self.lock = this_process.number, threading.Lock()
         self._path = path
         self._file: int | None = None
         self._closing: finalize[[int], UsedFile] | None = None
@@ -495,7 +495,7 @@ class Deck:
     def _used(self) -> UsedFile:
         """The file `used`, as this process has it open; its lock also guards the deck."""
         used = self._used_here
-        if used.process != process_number():
+        if used.process != this_process.number:
             used.close()
             used = self._used_here = UsedFile(self._folder / USED)
         return used

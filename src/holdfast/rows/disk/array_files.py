@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.process import process_number
+from holdfast.process import this_process
 
 BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
@@ -111,7 +111,7 @@ class DataCheck:
         if self._fault is not None:
             # Drop the error that led here: it is a consequence of the damage, and may quote rows.
             raise RowSourceError(self._fault, dataset=self._dataset) from None
-        if self._process and self._process != process_number():  # a fork inherits no thread
+        if self._process and self._process != this_process.number:  # a fork inherits no thread
             self.start()
 
     def report(self, file: str) -> None:
@@ -131,7 +131,7 @@ class DataCheck:
 
     def start(self) -> None:
         """Compare everything in the background, at low priority, until `stop` or the end of the process."""
-        self._process, self._stop = process_number(), threading.Event()
+        self._process, self._stop = this_process.number, threading.Event()
         threading.Thread(target=self._run, name=f"holdfast check {self._dataset}", daemon=True).start()
 
     def stop(self) -> None:
