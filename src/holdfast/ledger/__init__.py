@@ -10,14 +10,16 @@ sqlite_file.py   the file of a ledger, its log and its lock file: are they still
 concurrency.py   one committing thread; forks; connections
 places.py        places that a process has taken ahead
 underway.py      questions that are being answered, here and in other processes; one answer at a time to each
-ledger.py        the rules: begin, find, reserve, commit; what reads a ledger as it grows
+ledger.py        the rules: begin, find, reserve, commit
+follower.py      what reads a ledger as it grows
 witness.py       witnesses, which remember the newest entry of a ledger, and with which the ledger is compared
 opening.py       finding a ledger at a location
 backup.py        copying a ledger and restoring it from a copy
 """
 
 from holdfast.ledger.chain import Drawn, check_analyst
-from holdfast.ledger.ledger import Follower, Ledger
+from holdfast.ledger.follower import Follower
+from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
 from holdfast.ledger.store import Answered, Cost, Entry, Head, Place, Reach, Spent, Tip
 from holdfast.ledger.underway import Asking

@@ -10,19 +10,17 @@ While questions come fast, the transaction that commits an answer also takes pla
 
 import atexit
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self
 from weakref import WeakSet
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import tree
 from holdfast.ledger.chain import Drawn, Opened, answered, derive_key, digest, spent
-from holdfast.ledger.concurrency import OfOneProcess
 from holdfast.ledger.places import NOTHING, PlacesAhead, ProcessStock, Stock, give_back, grant, refusal, take_ahead
 from holdfast.ledger.store import (
     LARGEST,
@@ -43,7 +41,6 @@ from holdfast.ledger.underway import Asking, InFlight
 from holdfast.ledger.verify import Receipt, receipt_under, rows_of, verify_store
 from holdfast.ledger.witness import Watch, Witness, is_restore
 
-R = TypeVar("R")
 SECRET_BYTES = 32
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
@@ -345,7 +342,8 @@ class Ledger:
         if self._genesis is None or self._closed:
             self._refuse_unbegun()
         own, process, demand = self._stock, 0, None
-        if self._waits and own.is_due and all(one.finish is None for one in answers):
+        finishing = any(one.finish is not None for one in answers)
+        if self._waits and own.is_due and not finishing:
             process, demand = own.check_process(), own.demand(*(one.cost for one in answers))
         reach = None if demand is None or self.reach is None else self.reach()
         written: list[tuple[Row, bool]] = []
@@ -356,8 +354,9 @@ class Ledger:
             nonlocal ahead, before, after
             written.clear()  # forget an earlier run, which did not count
             ahead, fresh = NOTHING, False
-            # Asked once for all: from here on it is settled which answers are written, and in which order.
-            elsewhere = cache(partial(own.under_way.elsewhere, self._store.asking_folder, transaction.start))
+            elsewhere = _nobody
+            if finishing:  # asked once for all: it is settled by now which answers are written, and in which order
+                elsewhere = cache(partial(own.under_way.elsewhere, self._store.asking_folder, transaction.start))
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
@@ -470,26 +469,8 @@ class Ledger:
         )
 
 
-class Follower(OfOneProcess):
-    """Reads a ledger as it grows, and calls a function for every answer, once and in order."""
-
-    def __init__(self, ledger: Ledger, read: Callable[[Entry], object]) -> None:
-        self._ledger, self._read, self._next = ledger, read, 1
-        super().__init__()
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()  # the parent's may be held by a thread that a forked child does not have
-
-    def caught_up(self, then: Callable[[], R], to: int | None = None) -> R:
-        """Read all new entries (none, if number `to` was read before), and return what `then` finds, undisturbed."""
-        self.check_process()
-        with self._lock:  # no generator may hold it, since an interrupt could leave it locked
-            if to is None or to >= self._next:
-                for entry in self._ledger.entries(self._next):
-                    self._read(entry)
-                    self._next = entry.seq + 1
-            found = then()
-        return found
+def _nobody() -> int:
+    return 0
 
 
 _open: WeakSet[Ledger] = WeakSet()
