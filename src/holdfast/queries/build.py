@@ -6,7 +6,7 @@ from datetime import date, datetime
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
@@ -43,33 +43,40 @@ def rowwise(query: QueryLike, schema: Schema) -> RowFunction:
 
 
 def build_mean(
-    query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
+    query: QueryLike,
+    schema: Schema,
+    *,
+    within: tuple[float, float] | None = None,
+    where: QueryLike | None = None,
+    option: str = "within",
 ) -> Share | Mean:
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
 
     The bounds of a boolean query are (0, 1); `within` may be left out or say just that. Other bounds are refused,
     because nobody means to clip or stretch yes and no. Values outside them are clipped; only rows for which `where` is
-    true count.
+    true count. A refusal calls the range by the name of the `option`.
     """
-    bounds = None if within is None else check.within("within", within)
+    bounds = None if within is None else check.within(option, within)
     if isinstance(query, str) and (where is None or isinstance(where, str)):
-        return _mean_of_text(query, schema.key, bounds, where)
-    return _mean(query, schema, bounds, where)
+        return _mean_of_text(query, schema.key, bounds, where, option)
+    return _mean(query, schema, bounds, where, option)
 
 
 @lru_cache(maxsize=4096)
-def _mean_of_text(query: str, key: SchemaKey, bounds: tuple[float, float] | None, where: str | None) -> Share | Mean:
-    return _mean(query, key.schema, bounds, where)
+def _mean_of_text(
+    query: str, key: SchemaKey, bounds: tuple[float, float] | None, where: str | None, option: str
+) -> Share | Mean:
+    return _mean(query, key.schema, bounds, where, option)
 
 
 def _mean(
-    query: QueryLike, schema: Schema, bounds: tuple[float, float] | None, where: QueryLike | None
+    query: QueryLike, schema: Schema, bounds: tuple[float, float] | None, where: QueryLike | None, option: str
 ) -> Share | Mean:
     value = rowwise(query, schema)
     group = condition(where, schema)
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
-            raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
+            raise InvalidArgument(f"{option} must be left out for a yes-or-no query; got {bounds}.", name=option)
         return Share(value, group).complete()
     if not value.type.is_number:
         way = f" Ask for a share, {value.text} = '...', or for a histogram.{numbers_in(value.text)}"
@@ -77,23 +84,31 @@ def _mean(
         raise InvalidQuery(
             f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.{way}"
         )
-    return Mean(value, range_within(value, bounds), group).complete()
+    return Mean(value, range_within(value, bounds, option), group).complete()
 
 
-def range_within(value: RowFunction, within: tuple[float, float] | None) -> tuple[float, float]:
-    """Return the range of a number: the one given, or else the one that follows from declared bounds."""
+CLIPPED = "values outside are clipped"
+
+
+def range_within(
+    value: RowFunction, within: tuple[float, float] | None, option: str = "within", outside: str = CLIPPED
+) -> tuple[float, float]:
+    """Return the range of a number: the one given, or else the one that follows from declared bounds.
+
+    A refusal calls it by the name of the `option`, and says what becomes of values `outside`.
+    """
     found = value.range if within is None else within
     if found is not None:
-        return check.within("within", found)
+        return check.within(option, found)
     raise InvalidArgument(
-        f"within must say the range of '{value.text}', low and high. {undeclared(value)}", name="within"
+        f"{option} must say the range of '{value.text}', low and high. {undeclared(value, outside)}", name=option
     )
 
 
-def undeclared(value: RowFunction) -> str:
+def undeclared(value: RowFunction, outside: str = CLIPPED) -> str:
     """Explain why a number needs a range, and how to declare bounds for the columns it reads."""
     names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
-    why = "It is declared, never read from the data; values outside are clipped."
+    why = f"It is declared, never read from the data; {outside}."
     if _follows(value, (0.0, 1.0)):
         return f"{why} {declare_once(names)}" if names else why
     if not _follows(value, (1.0, 2.0)):  # declaring bounds of columns would not suffice
@@ -136,21 +151,22 @@ def build_histogram(
     schema: Schema,
     *,
     categories: Sequence[Category] | None = None,
-    bins: Sequence[float] | None = None,
+    bins: int | Sequence[float] | None = None,
+    within: tuple[float, float] | None = None,
     where: QueryLike | None = None,
 ) -> Histogram | Bins | HistogramWithin:
     """Return a histogram of all rows, or of those for which `where` is true.
 
-    It is over `categories`, the values to count, in order; or over `bins`, increasing edges: each bin includes its left
-    edge but not its right one.
+    It is over `categories`, the values to count, in order; or over `bins`: increasing edges, or how many bins of equal
+    width there are `within` the range of the value. Each bin includes its left edge but not its right one.
     """
     value = rowwise(query, schema)
     if categories is None and bins is None:
         categories = declared_categories(value, schema)
     if categories is None and bins is None and value.type is Type.FLOAT:
         raise InvalidArgument(
-            "A histogram of numbers needs bins; their edges, such as 0, 15, 60, are declared, never read from the"
-            " data.",
+            "A histogram of numbers needs bins: their edges, such as 0, 15, 60, or how many there are within a range."
+            " They are declared, never read from the data.",
             name="bins",
         )
     if categories is None and bins is None:
@@ -161,10 +177,12 @@ def build_histogram(
         )
     if categories is not None and bins is not None:
         raise InvalidArgument("Give categories or bins, not both.", name="categories")
+    if within is not None and not isinstance(bins, Integral):
+        raise InvalidArgument("within is the range of bins of equal width: say in bins how many.", name="within")
     if bins is not None:
         if not value.type.is_number:
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
-        built: Histogram | Bins = Bins(value, _edges(bins))
+        built: Histogram | Bins = Bins(value, _edges(bins, value, within))
     else:
         built = _kept_by(value)(Histogram, value, categories_of(categories, value.type))
     group = condition(where, schema)
@@ -288,7 +306,11 @@ def _numbers(name: str, values: Any) -> list[float]:
     return [float(value) for value in listed]
 
 
-def _edges(bins: Sequence[float]) -> tuple[float, ...]:
+def _edges(bins: int | Sequence[float], value: RowFunction, within: tuple[float, float] | None) -> tuple[float, ...]:
+    if isinstance(bins, Integral):
+        check.whole(bins=bins)
+        check.at_most("what one histogram holds", MOST_CATEGORIES, bins=bins)
+        bins = _equal(int(bins), *range_within(value, within, outside="values outside are counted as other"))
     edges = _numbers("bins", bins)
     if len(edges) < 2:
         raise InvalidArgument(f"bins must be at least two edges; got {len(edges)}.", name="bins")
@@ -297,10 +319,20 @@ def _edges(bins: Sequence[float]) -> tuple[float, ...]:
     return tuple(edges)
 
 
+def _equal(count: int, low: float, high: float) -> list[float]:
+    """Return the edges of bins of equal width, in few digits: 0.3, where adding widths gives 0.30000000000000004."""
+    inner = [float(f"{low + (high - low) * (place / count):.12g}") for place in range(1, count)]
+    return [low, *inner, high]
+
+
 def _listed(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-        example = f", such as [{values!r}]" if isinstance(values, str) else ", such as [0, 15, 60]" * (name == "bins")
-        raise InvalidArgument(f"{name} must be a list{example}; got {type(values).__name__}.", name=name)
+        what = "a list"
+        if isinstance(values, str):
+            what += f", such as [{values!r}]"
+        elif name == "bins":
+            what += " of edges, such as [0, 15, 60], or how many there are"
+        raise InvalidArgument(f"{name} must be {what}; got {type(values).__name__}.", name=name)
     listed = list(values)
     if not 1 <= len(listed) <= MOST_CATEGORIES + 1:
         raise InvalidArgument(f"{name} must be a list of 1 to {MOST_CATEGORIES} values; got {len(listed)}.", name=name)

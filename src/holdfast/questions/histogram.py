@@ -23,7 +23,7 @@ from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_
 from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
 from holdfast.questions.kind import kind_of
 from holdfast.questions.mean import leave_something
-from holdfast.questions.options import About, ByMechanism, Categories, Reals, RowsPerQuery, Value, Where
+from holdfast.questions.options import About, ByMechanism, Categories, Edges, Reals, RowsPerQuery, Value, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result
 from holdfast.schema import Category
 
@@ -112,7 +112,13 @@ def histogram(
     categories: Annotated[
         Sequence[Category] | None, About(Categories(), "The values that are counted, where none were declared.")
     ] = None,
-    bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
+    bins: Annotated[
+        int | Sequence[float] | None,
+        About(Edges(), "How many bins of equal width there are, or the edges of bins, increasing; right-open."),
+    ] = None,
+    within: Annotated[
+        Within, About(Reals(2, "0, 100"), "The range of bins of equal width; left out, the one declared with the data.")
+    ] = None,
     where: Where = None,
     rows_per_query: RowsPerQuery = None,
     mechanism: ByMechanism = None,
@@ -126,7 +132,10 @@ def histogram(
     categories
         The values that are counted; left out, those that were declared with the data. Give either these or `bins`.
     bins
-        The edges of right-open bins for numbers.
+        For numbers: how many bins of equal width there are, or the edges of bins, increasing. A bin includes its left
+        edge, but not its right one.
+    within
+        The range of bins of equal width, where none was declared with the data. Values outside are counted as other.
     where
         Only rows for which this is true count: shares are among them.
     rows_per_query
@@ -140,7 +149,7 @@ def histogram(
         One answer for each category, by its label.
     """
     context = context.by(mechanism)
-    built = build_histogram(query, context.schema, categories=categories, bins=bins, where=where)
+    built = build_histogram(query, context.schema, categories=categories, bins=bins, within=within, where=where)
     draws, passes = context.draws(built, rows_per_query), _passes(built, context.answering)
 
     def run(drawing: Drawing) -> Result:

@@ -235,7 +235,7 @@ def of_two(
             name="within",
         )
     first = build_mean(query, context.schema, within=within, where=where)
-    second = build_mean(other, context.schema, within=other_within, where=where)
+    second = build_mean(other, context.schema, within=other_within, where=where, option="other_within")
     return MomentOf(context, (first, second), context.draws(Quadratic((first, second), FIRST), rows_per_query))
 
 

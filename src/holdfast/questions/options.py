@@ -157,6 +157,15 @@ class RealsOrWord(Reals):
 
 
 @dataclass(frozen=True)
+class Edges(Reals):
+    """Where parts of a range begin and end, or how many equal parts there are."""
+
+    def parse(self, name: str, text: str) -> Any:
+        """One whole number, or several numbers."""
+        return int(text) if text.strip().isdecimal() else super().parse(name, text)
+
+
+@dataclass(frozen=True)
 class Categories(Form):
     """Several values of a column."""
 

@@ -312,7 +312,7 @@ def _meaning(question: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]:
     rest = dict(question)
     kind, where = rest.pop("kind"), rest.pop("where", None)
     if kind == HISTOGRAM.name:
-        counted = {name: rest.pop(name, None) for name in ("categories", "bins")}
+        counted = {name: rest.pop(name, None) for name in ("categories", "bins", "within")}
         return kind, build_histogram(rest.pop("query"), schema, where=where, **counted).identity, rest
     if kind == MEAN.name and "by" in rest:
         options = {name: rest.pop(name, None) for name in ("by", "groups", "within")}

@@ -28,6 +28,7 @@ from holdfast.questions.options import (
     BoxForm,
     Categories,
     Choice,
+    Edges,
     Expressions,
     Form,
     GroupsForm,
@@ -171,6 +172,8 @@ def json_type(form: Form) -> Any:
             return Annotated[Number, Field(ge=form.least, le=form.most)]
         case RealsOrWord():
             return Literal[form.words] | Annotated[list[Number], Sized]
+        case Edges():
+            return Annotated[int, Field(ge=1, le=MAX_ITEMS)] | Annotated[list[Number], Sized]
         case Reals(count=None):
             return Annotated[list[Number], Sized]
         case Reals():

@@ -10,6 +10,7 @@ from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeS
 from holdfast.queries.build import build_at_most, build_groups, build_histogram, build_mean, build_total
 from holdfast.queries.histogram import FEW_EDGES
 from holdfast.queries.synthetic import synthetic_rows
+from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
 
 NAN = float("nan")
@@ -107,6 +108,14 @@ def test_a_histogram_numbers_its_categories(query, categories, values, codes):
     histogram = build_histogram(query, SCHEMA, categories=categories)
     assert (histogram.statistic, histogram.labels[-1]) == (OutcomeShares(len(categories) + 1), "other")
     assert values_of(histogram, **{query: values}) == codes
+
+
+def test_bins_of_equal_width_are_the_same_question_as_their_edges():
+    edges = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]
+    assert build_histogram("x", SCHEMA, bins=10, within=(0, 1)) == build_histogram("x", SCHEMA, bins=edges)
+    bounded = Schema([Column("y", Type.FLOAT, False, (-60.0, 600.0))], dataset="t")
+    assert build_histogram("y", bounded, bins=11) == build_histogram("y", bounded, bins=range(-60, 601, 60))
+    assert build_histogram("y", SCHEMA, bins=1, within=(2, 3)).labels == ("[2, 3)", "other")
 
 
 def test_bins_are_open_on_the_right():

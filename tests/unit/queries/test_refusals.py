@@ -1,5 +1,6 @@
 """What may not be asked is refused in a sentence, from the schema alone."""
 
+import math
 from contextlib import suppress
 
 import polars as pl
@@ -306,6 +307,17 @@ def test_where_must_be_a_condition(where):
         ("x", {"bins": [0, 0, 1]}),
         ("x", {"bins": [0, float("nan")]}),
         ("x", {"bins": [0, "a"]}),
+        ("x", {"bins": 3}),
+        ("x", {"bins": 0, "within": (0, 1)}),
+        ("x", {"bins": True, "within": (0, 1)}),
+        ("x", {"bins": 3.0, "within": (0, 1)}),
+        ("x", {"bins": 10_001, "within": (0, 1)}),
+        ("x", {"bins": 3, "within": (1, 0)}),
+        ("x", {"bins": 3, "within": (1.0, math.nextafter(1.0, 2.0))}),
+        ("x", {"bins": [0, 1], "within": (0, 1)}),
+        ("x", {"within": (0, 1)}),
+        ("s", {"bins": 3, "within": (0, 1)}),
+        ("s", {"categories": ["a"], "within": (0, 1)}),
         ("x", {"categories": [1, 1.0]}),
         ("x", {"categories": [float("nan")]}),
         ("x", {"categories": [True]}),

@@ -22,6 +22,7 @@ from holdfast.questions.options import (
     About,
     BoxForm,
     Categories,
+    Edges,
     Expressions,
     GroupsForm,
     LossForm,
@@ -91,6 +92,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("histogram", {"query": "s", "categories": ("a", "b")}),
     ("histogram", {"query": "d", "categories": [date(2024, 2, 29)]}),
     ("histogram", {"query": "x", "bins": np.array([0.0, 0.5, 1.0]), "rows_per_query": 500}),
+    ("histogram", {"query": "x", "bins": np.int64(4), "within": (0, 1)}),
     ("auc", {"query": "x", "positive": "b", "within": (0, 1), "cuts": np.array([0.25, 0.5])}),
     ("top", {"query": "s", "longest": np.int64(1), "alphabet": "abc"}),
     ("quantile", {"query": "x", "q": 0.5, "within": (0.0, 2.0), "steps": 4}),
@@ -226,7 +228,8 @@ def test_what_people_type(form: Any, text: str, value: Any) -> None:
     [
         (Whole(), "many"), (Whole(), "1.5"), (Whole(), "inf"), (Whole(), ""), (Real(), "half"), (Reals(2), "1"),
         (Reals(2), "1, 2, 3"),
-        (Reals(), "1, x"), (Categories(), "[1, 2"), (BoxForm(), "[1, 2"), (BoxForm(), "1"), (LossForm(), "late"),
+        (Reals(), "1, x"), (Edges(), "x"),
+        (Categories(), "[1, 2"), (BoxForm(), "[1, 2"), (BoxForm(), "1"), (LossForm(), "late"),
     ],
     ids=str,
 )  # fmt: skip

@@ -300,7 +300,7 @@ def test_other_texts_are_texts(tmp_path: Path, texts: str) -> None:
     [
         (lambda session: session.mean(pd.Series([True])), "Write the condition itself, as text"),
         (lambda session: session.mean("x > 3", filter="x > 1"), "Did you mean 'where'?"),
-        (lambda session: session.histogram("x", bins=10), "bins must be a list, such as [0, 15, 60]"),
+        (lambda session: session.histogram("x", bins=10), "within must say the range of 'x'"),
         (lambda session: session.mean("x > 3", by="x", groups="3"), "groups must be a list, such as ['3']"),
         (lambda session: session.mean("x > 3") > 0.2, "such as answer.low > 0.2"),
         (lambda session: session.quantile("x", 90, within=(0, 1_000)), "For 90% write 0.9."),
