@@ -113,7 +113,7 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
     ),
     (
         "the same, of a large group",
-        f's.mean("dep_delay", {DELAYS}, where="carrier = \'UA\'", slices="auto")',
+        f's.mean("dep_delay", {DELAYS}, where="carrier = \'UA\'")',
         of_mean(pl.col("dep_delay"), BEFORE),
     ),
     ("a count", 's.count("dep_delay > 60", population=1_000_000)', times(1e6, of_mean(pl.col("dep_delay") > 60))),

@@ -464,6 +464,49 @@ def test_the_sum_of_exponents_of_slices_that_a_pilot_chose() -> None:
     assert wrong > 0
 
 
+def test_slices_or_the_zeros_and_ones_of_a_group_whichever_a_pilot_chose() -> None:
+    """Draws from small samples, some of whose rows do not count: two slices, or draws with three outcomes.
+
+    Each has one statement here, about the posterior after the pilot and its own draws, that fails with a probability of
+    at most its level; so whichever a pilot chooses does. Statements about the posterior after the pilot alone do not:
+    the mutant.
+    """
+    rng, nearest, wrong = np.random.default_rng(46), 0.0, 0
+    levels = np.geomspace(0.003, 0.9, 40)
+    two, one = (np.array([moments.sum_exponent(float(each), coins) for each in levels]) for coins in (2, 1))
+    for _ in range(40):
+        rows, mass = int(rng.integers(1, 3)), 0.01
+        values, pilot = np.array([np.nan, rng.random(), 1.0]), int(rng.integers(1, 4))
+        population, (first, second, whole) = rng.dirichlet(np.full(3, 0.5)), rng.integers(2, 12, 3)
+        samples = np.array(list(product(range(3), repeat=rows)))
+        before, inside = population[samples].prod(axis=1), ~np.isnan(values)
+        seen, cut = mass + (1 - 2 * mass) * inside[samples].mean(axis=1), rng.random()
+        filled = np.stack([np.clip(values / cut, 0, 1), np.clip((values - cut) / (1 - cut), 0, 1)], axis=1)
+        coins = mass + (1 - 2 * mass) * np.where(inside[:, None], filled, 0.0)[samples].mean(axis=1)
+        third = 2 * mass + (1 - 3 * mass) * inside[samples].mean(axis=1)  # a draw lands inside, as zero or one
+        pairs, counts = np.array(list(product(range(first + 1), range(second + 1)))), np.arange(whole + 1)
+        chosen, mutant = np.zeros(levels.size), np.zeros(levels.size)
+        for piloted in range(pilot + 1):
+            prior = before * binom.pmf(piloted, pilot, seen)
+            in_slices = binom.pmf(pairs[None], [first, second], coins[:, None, :]).prod(axis=2)
+            in_whole = binom.pmf(counts[None], whole, third[:, None])
+            for later in (True, False):
+                if piloted % 2:
+                    chance = prior @ in_whole
+                    share = (prior * third) @ in_whole / chance if later else prior @ third / prior.sum()
+                    failed = (-binom.logcdf(counts, whole, share) > one[:, None]) @ chance
+                else:
+                    chance = prior @ in_slices
+                    mean = in_slices.T @ (prior[:, None] * coins) / chance[:, None]
+                    mean = mean if later else np.broadcast_to(prior @ coins / prior.sum(), mean.shape)
+                    failed = (-binom.logcdf(pairs, [first, second], mean).sum(axis=1) > two[:, None]) @ chance
+                chosen, mutant = (chosen + failed, mutant) if later else (chosen, mutant + failed)
+        assert np.all(chosen <= levels + SLACK)
+        nearest, wrong = max(nearest, float((chosen / levels).max())), wrong + int((mutant > levels).sum())
+    assert nearest > 0.3
+    assert wrong > 0
+
+
 @pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, 1)])
 def test_the_largest_sum_holds_every_bias_that_the_exponents_allow(signs: tuple[int, ...]) -> None:
     rng, mass, x = np.random.default_rng(42), 0.01, 9.0

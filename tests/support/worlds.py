@@ -181,8 +181,10 @@ def curious(
         yield session.mean("x > 0.75", where="b"), 0.25
         for group in range(4):
             yield session.mean("y", within=(0, 1), where=f"g = {group}"), (group + 1) / 8
-        grouped = session.mean("y", within=(0, 1), by="s", groups=list("dcba"))
-        yield from zip(grouped.values(), (4 / 8, 3 / 8, 2 / 8, 1 / 8), strict=True)
+            yield session.mean("y", within=(0, 1), where=f"g = {group}", slices="none"), (group + 1) / 8
+        for slices_of_groups in (None, "none"):
+            grouped = session.mean("y", within=(0, 1), by="s", groups=list("dcba"), slices=slices_of_groups)
+            yield from zip(grouped.values(), (4 / 8, 3 / 8, 2 / 8, 1 / 8), strict=True)
         yield session.difference("y", "s = 'a'", "g = 2", within=(0, 1)), -2 / 8
         yield session.difference("x > 0.75", "b"), 0.0
         yield session.count("b", population=50), 15.0

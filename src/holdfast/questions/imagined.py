@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.statistic import Tally
+from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.queries.measures import Mean, Share
 from holdfast.queries.query import Composed, Query, RowValues
 from holdfast.questions.estimate import Estimate, write_end
@@ -70,10 +70,13 @@ class Imagined(Drawing):
         return cls.of(measures, guarantee, *each, share=share)
 
     def release(self, query: Query, draws: int) -> Tally:
-        """Return the expected counts of the two outcomes."""
+        """Return the expected counts: of two outcomes, or of those of a group."""
         assert isinstance(query, Composed)
-        mass = self.answering.coin_mass
-        ones = round(draws * (mass + (1 - 2 * mass) * float(np.mean(query.combined(self.values)))))
+        mass, values = self.answering.coin_mass, query.combined(self.values)
+        if isinstance(query.statistic, GroupMean):
+            inside = values[~np.isnan(values)]
+            return query.statistic.expected(draws, inside.size / values.size, float(inside.mean()), mass=mass)
+        ones = round(draws * (mass + (1 - 2 * mass) * float(np.mean(values))))
         counts = draws - ones, ones
         return Tally(query.statistic.from_counts(counts, draws, mass=mass), draws, counts, query.statistic.reported)
 

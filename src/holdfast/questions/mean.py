@@ -40,6 +40,7 @@ from holdfast.questions.estimate import (
     write_scale,
 )
 from holdfast.questions.kind import kind_of
+from holdfast.questions.looks import look_until
 from holdfast.questions.options import (
     About,
     By,
@@ -57,8 +58,10 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import MOST_REMEMBERED, Context, Drawing, Forecast, Question, Result
-from holdfast.questions.stages import cut, in_slices, look_until, narrower_cut, worthwhile
+from holdfast.questions.stages import cut, in_slices, narrower_cut, worthwhile
 from holdfast.schema import Category
+
+MOST_CUT = 16  # groups whose means are asked in slices by default, each with draws of its own
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -302,9 +305,10 @@ def mean(
         out, the categories declared with the data.
     slices
         Where to cut the range of a number, increasing. Each slice gets draws of its own, for the same price; the
-        interval is narrower if most values lie in a small part of the range. "auto" finds out where to cut with a few
-        of the draws; the mean of all rows does so by default, unless `margin`, `until`, `weight`, `rows_per_unit` or
-        `mechanism` is given. "none" cuts nothing. With `by`, each group is asked with draws of its own.
+        interval is narrower if most values lie in a small part of the range. "auto" finds out with a few of the draws
+        where to cut, if anywhere; it is the default for the mean of all rows, of one group and of up to 16, unless
+        `margin`, `until`, `weight`, `rows_per_unit` or `mechanism` is given, and for groups unless the rows are a deck.
+        "none" cuts nothing. Each group is then asked with draws of its own; without slices, one pass serves them all.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
@@ -329,6 +333,8 @@ def mean(
         kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit}
         _leave_out("by", margin=margin, **kept)
         grouped = build_groups(query, context.schema, by=by, groups=groups, within=within, where=where)
+        if cuts is None and slices is None and _cut_unasked(context, grouped, rows_per_query):
+            cuts = AUTO
         if cuts is not None:
             return _in_slices(context, grouped, cuts, rows_per_query)
         return in_groups(MEAN.name, context, grouped, rows_per_query)
@@ -344,10 +350,10 @@ def mean(
     )
     if until is not None:
         return look_until(MEAN.name, context, built, until)
-    draws = context.draws(built, rows_per_query, margin)
-    usual = slices is None and built is plain and margin is None and isinstance(plain, Mean)
-    if usual and _of_all_rows(plain) and worthwhile(context, draws):
+    usual = slices is None and built is plain and margin is None
+    if usual and _cut_unasked(context, plain, rows_per_query):
         return _in_slices(context, plain, AUTO, rows_per_query)
+    draws = context.draws(built, rows_per_query, margin)
     if usual:
         return context.question(MEAN.name, plain, draws, remarks=lambda: (narrower_cut(context, plain, draws),))
     return context.question(MEAN.name, built, draws, requested=margin)
@@ -377,9 +383,16 @@ def _in_slices(
     return question
 
 
-def _of_all_rows(measure: Share | Mean | Grouped) -> bool:
-    """Whether it is the mean of a number over all rows that have one."""
-    return isinstance(measure, Mean) and measure.where is None
+def _cut_unasked(context: Context, measure: Share | Mean | Grouped, rows_per_query: int | None) -> bool:
+    """Whether slices of a mean are found out by default: not of many groups, nor of any where rows are a deck.
+
+    Every group then takes draws of its own, while one pass serves all, and a deck has only so many cards.
+    """
+    one, count = (measure.inner, len(measure.groups)) if isinstance(measure, Grouped) else (measure, 1)
+    in_group = one is not measure or one.where is not None
+    if not isinstance(one, Mean) or (in_group and (context.dealt or count > MOST_CUT)):
+        return False
+    return worthwhile(context, context.draws(measure, rows_per_query))
 
 
 MEAN = kind_of(mean, Answer, GroupsAnswer)

@@ -1,4 +1,4 @@
-"""Questions whose steps depend on what the steps before them showed, as any question may: stages, and looks.
+"""Questions whose steps depend on what the steps before them showed, as any question may: stages.
 
 Stages are means of quadratic functions of a row, asked one after the other; moments and pairs are computed from them. A
 *rough* stage has few draws and no interval: it says where to look. A *certain* one has an interval for the population.
@@ -9,37 +9,34 @@ The mean of a number is asked in slices, too: a coin for a number between wide b
 always at one end or the other, and slices that values hardly ever reach are known nearly exactly
 (docs/proofs/moments.md). The cuts are the caller's or, by default, found out first with a sixteenth of the draws: the
 center of the values, and how far from there they are on average. An answer that would not gain by it, since values are
-mostly at the ends of the range, is not cut, and only those draws are lost. All of it costs what one answer does. If
-some rows may not count, they are put at the center, where a slice ends, so that they add no uncertainty. Groups are
-asked one after the other, each with draws of its own: that costs what one pass over all of them does.
+mostly at the ends of the range, is not cut, and only those draws are lost. All of it costs what one answer does.
 
-Looks at one question go on until its margin is small enough: each draws as many rows as all before it. A look has its
-own place in the ledger and its own price, and its interval also uses the draws of the looks before it. All looks at one
-question share the level of one statement, that of the first look: whether there is a next one depends on what was seen,
-so looks that were not taken count as well (docs/proofs/endless.md). The total number of draws up to each look is fixed,
-so a later question with a smaller margin continues where others stopped, and the looks they took are free.
+If some rows may not count, as in a group, those are put at the center, where a slice ends, so that they add no
+uncertainty. Of a small group that is still wider than its zeros and ones among draws with three outcomes. So the size
+of the group is found out first, too, and then whichever is likely to be narrower. Groups are asked one after the other,
+each with draws of its own: that costs what one pass over all of them does.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import ceil, inf, log2
+from math import inf, sqrt
 from typing import TypeGuard
 
-from holdfast import check
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.guarantee import AnswerGuarantee
+from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
-from holdfast.guarantees.mathematics.shares import look_share
-from holdfast.guarantees.statistic import GroupMean, Tally
 from holdfast.ledger import Answered, Cost
 from holdfast.queries.build import AUTO
 from holdfast.queries.groups import Between, InGroups
 from holdfast.queries.measures import Mean, Quadratic, Share, Sliced
-from holdfast.queries.query import Composed, Query
-from holdfast.questions.estimate import Estimate, Interval, times
-from holdfast.questions.imagined import Imagined
+from holdfast.queries.query import Composed
+from holdfast.questions.estimate import Estimate, Interval, times, width
+from holdfast.questions.imagined import IMAGINED, Imagined
 from holdfast.questions.question import (
     RELEASE_WORK,
     SHOWN_PRESENT,
@@ -57,16 +54,41 @@ Found = tuple[float, Interval]  # an estimate, and its interval
 
 ROUGH, OFFSET = 1 / 8, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean that is only a step
 PILOT = 1 / 32  # draws, in ordinary answers, that show where values lie; as many again show how far they spread
+PILOT_OF_GROUP = 2 * PILOT  # the same of a group, which takes two answers, and as many to see how large it is
 PILOT_LEAST = 8  # coins of the former that must have come up either way; fewer say too little
 APART = 2.5  # values are cut at their center, and this many mean deviations on either side of it
 SPREAD_OUT = 0.6  # of the largest mean deviation with this center, that of zeros and ones: beyond, cuts do not help
-LEAST_DEVIATION = 1 / 500  # of the range: what few draws show is no finer
+LEAST_SHARE = 1e-4  # of the rows, for what is divided by it
+LEAST_DEVIATION = 1 / 500  # of the range
 CUTS = (0.01, 0.1)  # where the range of a function is cut, on both sides of 0
 CUTS_OF_SQUARES = (0.04, 0.2)  # the same if the range is on one side of 0 only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
 LEAST = 64  # draws below which nothing is cut: slices would have too few each to be narrower together
 SLACK = 2.0**-48  # more than the rounding errors of a form, of its range, and of what is computed from its mean
 FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Where the values lie, as few draws show it: about their center, this far from there on average."""
+
+    center: float
+    deviation: float
+    clear: bool  # whether enough coins came up to tell
+    draws: int  # which it took
+
+    @property
+    def cuts(self) -> list[float]:
+        """Where to cut the distance from the center, if anywhere."""
+        if not self.clear or self.deviation > SPREAD_OUT * 2 * self.center * (1 - self.center):
+            return []
+        return [-APART * self.deviation, 0.0, APART * self.deviation]
+
+    def values(self) -> NDArray[np.float64]:
+        """Return values that lie like this: they fall off exponentially on both sides of the center."""
+        far = -self.deviation * np.log((np.arange(IMAGINED) + 0.5) / IMAGINED)
+        values: NDArray[np.float64] = np.clip(np.concatenate([self.center - far, self.center + far]), 0.0, 1.0)
+        return values
 
 
 @dataclass
@@ -85,6 +107,11 @@ class Stages(ABC):
         """Whether there may be rows that do not count."""
         return Quadratic(self.measures, FIRST).some_left_out
 
+    @property
+    def counts_first(self) -> bool:
+        """Whether the first stage is to find out which share of the rows counts."""
+        return self.counting > 0 and self.some_left_out
+
     def count(self, part: float) -> int:
         """Return the number of draws of `part` ordinary answers."""
         return max(1, int(part * self.draws))
@@ -101,19 +128,23 @@ class Stages(ABC):
     def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """Return an estimate of the mean of a form, and its interval, from this many draws."""
 
-    def look(self) -> tuple[float, list[float]]:
-        """Find out where the first value lies: its center, and where to cut its distance from there, if anywhere."""
-        center = min(1.0, max(0.0, self.rough(FIRST, PILOT)))
-        deviation = max(LEAST_DEVIATION, self.deviation(center, PILOT / 2))
-        seen = self.count(PILOT) * min(center, 1 - center)
-        if seen < PILOT_LEAST or deviation > SPREAD_OUT * 2 * center * (1 - center):
-            return center, []
-        return center, [-APART * deviation, 0.0, APART * deviation]
-
     @property
-    def draws_of_look(self) -> int:
-        """How many draws `look` takes."""
-        return self.count(PILOT) + 2 * self.count(PILOT / 2)
+    def seen_share(self) -> float:
+        """The share of rows that count, as far as it was seen."""
+        return 1.0
+
+    def blur(self, value: float, draws: int) -> float:
+        """How far a value that so few draws show may be off: no distance that they show is finer."""
+        return LEAST_DEVIATION
+
+    def overview(self, part: float) -> Overview:
+        """Find out where the first value lies, from twice this `part` of an ordinary answer."""
+        center, draws = min(1.0, max(0.0, self.rough(FIRST, part))), self.count(part)
+        if not 0.0 < center < 1.0:
+            return Overview(center, LEAST_DEVIATION, False, draws)
+        deviation = max(self.blur(center, draws), self.deviation(center, part / 2))
+        coins = draws * self.seen_share * min(center, 1 - center)
+        return Overview(center, deviation, coins >= PILOT_LEAST, draws + 2 * self.count(part / 2))
 
     def center(self) -> None:
         """Measure every value from its estimated mean, and find out how far from there its true mean can be."""
@@ -155,15 +186,21 @@ class PlannedStages(Stages):
         self.releases.append((True, draws))
         return 0.5, (0.25, 0.75)
 
+    def in_group(self) -> Found:
+        """Count what it may take: two answers, for a share and a mean, however many draws its parts have."""
+        counting, seen = self.count(COUNTING), self.overview(PILOT_OF_GROUP)
+        self.releases += [(True, counting), (True, 2 * self.draws - seen.draws - counting)]
+        return 0.5, (0.25, 0.75)
+
     def price(self, context: Context) -> tuple[Cost, int, int]:
         """Return what all stages cost, the rows they read, and the work they take."""
         if not self.sliced:
             plain = Quadratic(self.measures, FIRST)
             return context.price_all([(plain, self.draws)] * len(self.releases))
-        counting = self.count(self.counting) if self.some_left_out else 0
+        counting = self.count(self.counting) if self.counts_first else 0
         one = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0))
         cost, rows = context.price(one, counting + sum(draws for _, draws in self.releases))
-        statements = sum(certain for certain, _ in self.releases) + self.some_left_out
+        statements = sum(certain for certain, _ in self.releases) + self.counts_first
         return Cost(cost.charge, statements), rows, len(self.releases) * 4 * RELEASE_WORK + rows * one.work
 
     def question(
@@ -191,10 +228,54 @@ class DrawnStages(Stages):
 
     def __post_init__(self) -> None:
         self._share: Found = 1.0, (1.0, 1.0)  # the share of rows that count
-        if self.sliced and self.some_left_out:
-            counting = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0), -1)
-            (found,) = self.drawing.estimates(counting, self.count(self.counting))
-            self._share = max(found.guess, 1e-9), (found.low, found.high)
+        if self.sliced and self.counts_first:
+            self.count_rows(self.counting, certain=True)
+
+    def count_rows(self, part: float, *, certain: bool) -> None:
+        """Find out which share of the rows counts; only if `certain`, with an interval."""
+        query = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0), -1)
+        release = self.drawing.release(query, self.count(part))
+        (ends,) = query.statistic.certify(release, self.drawing.answering) if certain else (EVERYTHING,)
+        self._share = max(release.values[0], LEAST_SHARE), ends
+
+    def in_group(self) -> Found:
+        """Return the mean of the first value among the rows that count: cut, or uncut if that is likely narrower."""
+        self.count_rows(PILOT_OF_GROUP, certain=False)
+        seen = self.overview(PILOT_OF_GROUP)
+        left, cuts = 2 * self.draws - self.count(PILOT_OF_GROUP) - seen.draws, [*seen.cuts, 0.0]
+        if not seen.clear or self._narrower_uncut(seen, left, cuts):
+            return self._uncut(left)
+        return self._cut(seen, left, cuts)
+
+    def _cut(self, seen: Overview, draws: int, cuts: Sequence[float]) -> Found:
+        self.count_rows(COUNTING, certain=True)
+        return _about(seen.center, self, draws - self.count(COUNTING), cuts)
+
+    def _uncut(self, draws: int) -> Found:
+        release = self.drawing.release(Quadratic(self.measures, FIRST), draws // 2)  # three outcomes: two units a draw
+        ((found, share),) = self.drawing.answering.groups(release, 1)
+        self._share = self._share[0], share
+        return release.values[0], found
+
+    def _narrower_uncut(self, seen: Overview, draws: int, cuts: Sequence[float]) -> bool:
+        """Whether it would be, if values lay as the overview shows, and every count were as expected."""
+        (low, high), measure = self.measures[0].bounds, any_group(self.measures[0])
+        values = low + (high - low) * seen.values()
+        rows = Imagined.of((measure,), self.drawing.answering, values, share=self.seen_share)
+        imagined = DrawnStages((measure,), self.draws, sliced=True, counting=0.0, drawing=rows)
+        return width(imagined._uncut(draws)[1]) <= width(imagined._cut(seen, draws, cuts)[1])
+
+    @property
+    def seen_share(self) -> float:
+        """The share as seen last."""
+        return self._share[0]
+
+    def blur(self, value: float, draws: int) -> float:
+        """One standard deviation of its coins, some of which are turned over."""
+        mass = self.drawing.answering.coin_mass
+        bias = mass + (1 - 2 * mass) * self.seen_share * value
+        off = sqrt(bias * (1 - bias) / draws) / ((1 - 2 * mass) * self.seen_share)
+        return max(LEAST_DEVIATION, off)
 
     @property
     def share(self) -> Interval:
@@ -261,94 +342,20 @@ def edges_of(low: float, high: float, cuts: Sequence[float] | None = None) -> tu
     return (0.0, *(edge for edge in inside if 1e-9 < edge < 1 - 1e-9), 1.0)
 
 
-# -- looks ------------------------------------------------------------------------------------------------------------
-
-
-FIRST_LOOK = 1_000  # draws
-OF_GROUPS = 16  # at most this many ordinary answers' worth of draws: how many a group takes depends on its size
-
-
-def look_until(kind: str, context: Context, query: Query, until: float) -> Question:
-    """Return the first look at the query; each answer says what the next one is, until the margin is reached."""
-    check.positive(until=until)
-    if query.identity is None:
-        raise InvalidArgument(
-            "until must be left out for a function, which nobody can recognize: a look is found again by its text. Ask"
-            " with SQL or a Polars expression, or use margin.",
-            name="until",
-        )
-    if context.mechanism is not None:
-        raise InvalidArgument("until must be left out with a mechanism: looks are made of coins.", name="until")
-    context.guarantee.require_flexible()
-    if isinstance(query.statistic, GroupMean):
-        most = OF_GROUPS * context.rows_per_query
-    else:
-        most = 2 * context.draws(query, None, until)  # for a share of one half; refuses what no number of draws reaches
-    return _look(kind, context, query, float(until), most)
-
-
-def _look(
-    kind: str,
-    context: Context,
-    query: Query,
-    until: float,
-    most: int,
-    number: int = 1,
-    before: tuple[int, ...] = (),
-    level: float | None = None,
-) -> Question:
-    """Return look `number`; `before` are the counts of all looks before it, `level` is the level that they share."""
-    total = FIRST_LOOK * 2 ** (number - 1)
-    draws = total if number == 1 else total // 2
-    cost, rows_read = context.price(query, draws)
-    if number > 1:
-        cost = Cost(cost.charge, 0)  # the first look paid for the statement
-
-    def run(drawing: Drawing) -> Result:
-        release = drawing.release(query, draws)
-        pooled = _pooled(query, release, before, drawing.answering)
-        shared = drawing.answering.level if level is None else level
-        (estimate,) = drawing.at_level(shared * look_share(number)).certify(query, pooled)
-        return estimate.to_result(query.bounds) | {"counts": list(pooled.counts), "level": shared}
-
-    def after(result: Result, later: Context) -> Question | None:
-        value = result["value"]  # None: too few rows of a group to tell
-        reached = value is not None and max(result["high"] - value, value - result["low"]) <= until
-        if reached or total >= most:
-            return None
-        return _look(kind, later, query, until, most, number + 1, tuple(result["counts"]), result["level"])
-
-    looks = 1 + max(0, ceil(log2(most / FIRST_LOOK)))
-    return Question(
-        kind,
-        f"{query.text}, look {number} at {total:,} draws",
-        encode({"look": number, "query": query.identity}),
-        cost,
-        rows_read,
-        run,
-        work=RELEASE_WORK + rows_read * query.work,
-        forecast=lambda _: Forecast(remarks=(f"look {number} of at most {looks}, each with twice the draws",)),
-        whole=query.speaks_of_units,
-        after=after,
-    )
-
-
-def _pooled(query: Query, release: object, before: tuple[int, ...], guarantee: AnswerGuarantee) -> Tally:
-    """Return the tally of all looks so far."""
-    if not isinstance(release, Tally):
-        raise guarantee.cannot_certify("several looks at one question")
-    counts = tuple(map(sum, zip(release.counts, before, strict=True))) if before else release.counts
-    draws = release.draws + sum(before)
-    values = query.statistic.from_counts(counts, draws, mass=guarantee.coin_mass)
-    return Tally(values, draws, counts, release.reported)
-
-
 # -- the mean of a number, in slices ----------------------------------------------------------------------------------
 
 
 NONE = "none"  # instead of cuts: nothing is cut
 COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count, if some may not
 ENOUGH = 4_000  # draws from which on a mean is cut unasked: with fewer, cuts hardly make it narrower
+
+
+def any_group(measure: Composed) -> Composed:
+    """Return the mean in any one of the groups: for rows that are imagined, which condition it has does not matter."""
+    if isinstance(measure, InGroups):
+        return Mean(measure.inner.value, measure.bounds, measure.inner.value)
+    return measure
+
 
 Report = Callable[[Sequence[Estimate], Sequence[Interval]], Result]  # of each part its estimate, its share of the rows
 
@@ -393,10 +400,10 @@ def in_slices(
         )
     measure = sliced.measure
     parts: tuple[Composed, ...] = measure.each if isinstance(measure, InGroups) else (measure,)
-    bounds = times(size, measure.bounds)
+    bounds, counting = times(size, measure.bounds), COUNTING if sliced.edges else 0.0
 
     def estimate(part: Composed, drawing: Drawing) -> tuple[Estimate, Interval]:
-        stages = DrawnStages((part,), draws, sliced=True, counting=COUNTING, drawing=drawing)
+        stages = DrawnStages((part,), draws, sliced=True, counting=counting, drawing=drawing)
         value, (first, last) = _found(stages, sliced.edges)
         found = Estimate.within(bounds, min(1.0, max(0.0, value)), (max(0.0, first), min(1.0, last)))
         return found, stages.share
@@ -410,9 +417,7 @@ def in_slices(
             return Forecast(remarks=("how wide it will be depends on which slices the values are in",))
 
         def margin(share: float) -> float:
-            part = measure
-            if isinstance(measure, InGroups):  # which condition a group has does not matter
-                part = Mean(measure.inner.value, measure.bounds, measure.inner.value)
+            part = any_group(measure)
             imagined = Imagined.zeros_and_ones(part, context.certifying(cost), share)
             found, _ = estimate(part, imagined)
             return (found.high - found.low) / (1 if isinstance(measure, Between) else 2)  # a difference has two errors
@@ -423,7 +428,7 @@ def in_slices(
         shares = SHOWN_SHARES if measure.incomplete is None else SHOWN_PRESENT
         return Forecast(widths=tuple((share, margin(share)) for share in shares), remarks=remarks)
 
-    planned = PlannedStages(parts[:1], draws, sliced=True, counting=COUNTING)
+    planned = PlannedStages(parts[:1], draws, sliced=True, counting=counting)
     _found(planned, sliced.edges)
     one, rows_read, work = planned.price(context)
     cost = Cost(len(parts) * one.charge, len(parts) * one.intervals)
@@ -431,19 +436,25 @@ def in_slices(
     return context.question(kind, sliced, draws, run, price=price, forecast=foreseen, text=text)
 
 
-def _found(stages: Stages, edges: Sequence[float]) -> Found:
+def _found(stages: PlannedStages | DrawnStages, edges: Sequence[float]) -> Found:
     """Return the mean of the first value, and its interval: rescaled, as the `edges` of its slices are."""
-    center, cuts, left = 0.0, list(edges[1:-1]), stages.draws
-    if stages.some_left_out:
-        left = 2 * stages.draws - stages.count(COUNTING)  # a group takes two answers
     if not edges:
-        center, cuts = stages.look()
-        left -= stages.draws_of_look
-    elif stages.some_left_out:
+        return stages.in_group() if stages.some_left_out else _found_in_all(stages)
+    center, cuts, left = 0.0, list(edges[1:-1]), stages.draws
+    if stages.some_left_out:  # a group takes two answers
         center = min(1.0, max(0.0, stages.rough(FIRST)))
-        cuts = [cut - center for cut in cuts]
-        left -= stages.count(ROUGH)
-    if stages.some_left_out:
-        cuts.append(0.0)
-    value, (low, high) = stages.certain(FIRST.moved((center, 0.0)), left, cuts)
+        cuts = [*(cut - center for cut in cuts), 0.0]
+        left = 2 * stages.draws - stages.count(COUNTING) - stages.count(ROUGH)
+    return _about(center, stages, left, cuts)
+
+
+def _found_in_all(stages: Stages) -> Found:
+    """The same of all rows, where cuts are found out first."""
+    seen = stages.overview(PILOT)
+    return _about(seen.center, stages, stages.draws - seen.draws, seen.cuts)
+
+
+def _about(center: float, stages: Stages, draws: int, cuts: Sequence[float]) -> Found:
+    """Return the mean from its distance to this center, which is cut."""
+    value, (low, high) = stages.certain(FIRST.moved((center, 0.0)), draws, cuts)
     return center + value, (center + low, center + high)

@@ -9,7 +9,7 @@ from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.mathematics.shares import look_share
 from holdfast.guarantees.statistic import Tally
 from holdfast.questions.batch import Questions
-from holdfast.questions.stages import FIRST_LOOK
+from holdfast.questions.looks import FIRST_LOOK
 from holdfast.session.session import Session
 
 ROWS = 100_000

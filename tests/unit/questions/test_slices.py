@@ -57,14 +57,23 @@ def test_what_is_found_out_first_is_part_of_what_is_paid_for(monkeypatch: pytest
     rng = np.random.default_rng(1)
     data = {"x": rng.beta(2, 20, ROWS), "gaps": np.where(rng.random(ROWS) < 0.1, np.nan, rng.beta(2, 20, ROWS))}
     with Session(data, queries=50, seed=1, complete=["x"]) as session:
-        for query, kind in (("x", "mean"), ("gaps", "mean"), ("gaps", "total")):
+        for query, kind, where in (
+            ("x", "mean", None),
+            ("gaps", "mean", None),
+            ("gaps", "total", None),
+            ("gaps", "mean", "x < 0.1"),
+            ("gaps", "mean", "x > 0.3"),
+        ):
             drawn.clear()
-            before, price = session.ledger.spent.charge, session.price(query, kind, within=(0, 1))
-            answer = session.ask(query, kind, within=(0, 1))
+            before, price = session.ledger.spent.charge, session.price(query, kind, within=(0, 1), where=where)
+            answer = session.ask(query, kind, within=(0, 1), where=where)
             charged = session.ledger.spent.charge - before
             assert charged - 16 <= sum(drawn) <= charged  # draws of slices are rounded down
-            assert len(drawn) >= 6  # of the look, three; of the slices, at least as many
-            assert answer.cost == price.answers == (2 if (query, kind) == ("gaps", "mean") else 1)
+            if where == "x > 0.3":  # of the size, one; of the overview, at most three; then of the whole group
+                assert 3 <= len(drawn) <= 5
+            else:
+                assert len(drawn) >= 6  # of the overview, three; of the slices, at least as many
+            assert answer.cost == price.answers == (1 if kind == "total" or query == "x" else 2)
 
 
 def test_the_default_is_auto_and_none_is_another_question() -> None:
@@ -87,18 +96,55 @@ def test_the_default_is_auto_and_none_is_another_question() -> None:
         {"until": 0.05},
         {"mechanism": "gaussian"},
         {"weight": "x", "largest_weight": 1},
-        {"where": "x > 0.5"},
         {"slices": "none"},
+        {"slices": "none", "where": "x > 0.5"},
     ],
 )
 def test_what_is_asked_for_otherwise_is_not_cut(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> object:
         raise AssertionError
 
-    monkeypatch.setattr("holdfast.questions.stages.Stages.look", never)
+    monkeypatch.setattr("holdfast.questions.stages.Stages.overview", never)
     data = {"x": np.random.default_rng(3).random(50_000)}
     with Session(data, queries=20, seed=1, complete=["x"]) as session:
         assert session.mean("x", within=(0, 1), **options).margin < 0.5
+
+
+GROUPS = {"half": 0.5, "twentieth": 0.05, "hundredth": 0.01}
+
+
+@pytest.mark.parametrize(("shape", "half"), [("crowded in the middle", 0.6), ("a long tail", 0.9), ("uniform", 1.0)])
+def test_a_group_is_cut_where_that_makes_it_narrower_and_else_hardly_wider(shape: str, half: float) -> None:
+    draw, mean, _ = SHAPES[shape]
+    widths: dict[str, list[tuple[float, float]]] = {name: [] for name in GROUPS}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        group = rng.choice([*GROUPS, "others"], ROWS, p=[*GROUPS.values(), 0.44])
+        with Session({"x": draw(rng), "g": group}, queries=100, seed=seed) as session:
+            asked = {"within": (0, 1), "by": "g", "groups": list(GROUPS)}
+            found, uncut = session.mean("x", **asked), session.mean("x", **asked, slices="none")
+            assert found.cost == uncut.cost == session.price("x + 0", **asked).answers == 2 * len(GROUPS)
+            shares = zip(GROUPS, found.frame["share_low"], found.frame["share_high"], strict=True)
+            for name, low, high in shares:
+                assert low <= GROUPS[name] <= high
+                assert found[name].low - 1e-3 <= mean <= found[name].high + 1e-3
+                alone = session.mean("x", within=(0, 1), where=f"g = '{name}'")
+                widths[name].append((alone.margin, uncut[name].margin))
+    ratios = {name: sum(new for new, _ in each) / sum(old for _, old in each) for name, each in widths.items()}
+    assert ratios["half"] <= half
+    assert ratios["twentieth"] <= 1.15  # as they deviate by some percent
+    assert ratios["hundredth"] <= 1.15
+
+
+def test_groups_are_cut_unless_they_are_many() -> None:
+    data = {"x": np.random.default_rng(3).random(50_000), "g": np.arange(50_000) % 20}
+    with Session(data, queries=200, seed=1, complete=["x"], bounds={"x": (0, 1)}) as session:
+        few, many = (session.price("x", by="g", groups=list(range(count))) for count in (16, 17))
+        assert few.rows_read == 2 * 16 * session.plan.rows_per_query
+        assert many.rows_read < 17 * session.plan.rows_per_query
+        assert "with slices auto" in str(many.cheaper)
+        assert session.mean("x", where="g = 1").interval == session.mean("x", where="g = 1", slices="auto").interval
+        assert not session.mean("x", where="g = 1", slices="none").cached
 
 
 def test_a_guarantee_without_slices_answers_uncut() -> None:

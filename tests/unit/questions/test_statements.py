@@ -9,6 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.questions.question import Drawing
+from holdfast.questions.stages import DrawnStages
 
 ROWS = 20_000
 RNG = np.random.default_rng(4)
@@ -36,10 +37,13 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("gaps", "mean", {"slices": [0.1, 0.5], "where": "b"}),
     ("x", "mean", {"slices": [0.1, 0.5]}),
     ("x", "mean", {"slices": "auto"}),
-    ("gaps", "mean", {"slices": "auto", "where": "b"}),
+    ("gaps", "mean", {"where": "b"}),
+    ("x", "mean", {"where": "x > 0.8", "slices": "none"}),
+    ("x", "mean", {"where": "x > 0.9"}),
     ("gaps", "total", {}),
     ("b", "mean", {"weight": "x", "largest_weight": 1}),
     ("x", "mean", {"by": "s", "groups": ["a", "b", "cc", "d"]}),
+    ("x", "mean", {"by": "s", "groups": ["a", "b", "d"], "slices": "none"}),
     ("gaps", "mean", {"by": "s", "groups": ["a", "b", "d"], "slices": [0.1, 0.5]}),
     ("b", "mean", {"until": 0.2}),
     ("gaps", "std", {}),
@@ -84,6 +88,16 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         begun(self, *args, **options)
         place.append(self.guarantee.level)
 
+    def imagining(*args: Any) -> bool:
+        """Compare widths of imagined counts: nothing is stated."""
+        inside[0] += 1
+        try:
+            return compare(*args)
+        finally:
+            inside[0] -= 1
+
+    compare = DrawnStages._narrower_uncut
+    monkeypatch.setattr(DrawnStages, "_narrower_uncut", imagining)
     begun = Drawing.__init__
     for name in COUNTS:
         monkeypatch.setattr(CoinGuarantee, name, counted(name))
