@@ -10,7 +10,8 @@ history      every answer so far, as a frame; the submissions to a board, the be
 answer       what all answers share: values with intervals, a record of where they come from, how they print
 estimate     a value with its interval, in the units of a question, and as text; plot: as a picture
 sql          turns a SELECT into questions, and their answers into a frame
-stages       questions in several steps: the means that moments are computed from, slices, looks until a margin
+stages       questions in several steps: the means that moments are computed from, slices
+looks        looks at one question, until its margin is small enough
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 board_files  what a board has besides its rows: ids, and the best submission so far
 moments      the kinds variance, std, covariance, correlation and slope
