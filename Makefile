@@ -7,6 +7,11 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 # Tests sync what they write, again and again: in memory that takes no time, and a kill leaves the same behind.
 MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 test quick: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
+# Dozens of processes import the same modules: where no bytecode may be kept, each one would compile them anew.
+test quick: export PYTHONDONTWRITEBYTECODE :=
+# Quick tests are small, and there is a process for each core: threads of libraries would wait for one another.
+quick: export POLARS_MAX_THREADS := 1
+quick: export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: demo test test-engines test-package package quick check format docs bench bench-small clean
 

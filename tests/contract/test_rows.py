@@ -182,8 +182,16 @@ LOCAL: list[Callable[[Path], Case]] = [
 KINDS = [*LOCAL, counted, foreign]
 
 
+@pytest.fixture(scope="module", params=KINDS, ids=lambda build: build.__name__)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """One source of each kind for all tests that only read it."""
+    made: Case = request.param(tmp_path_factory.mktemp("rows"))
+    return made
+
+
 @pytest.fixture(params=KINDS, ids=lambda build: build.__name__)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+def new_case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    """A source that nobody has read: for who changes it, or reads it in other blocks, which a source keeps to."""
     made: Case = request.param(tmp_path)
     return made
 
@@ -244,7 +252,7 @@ def test_a_sample_may_have_several_values_a_row(case: Case, rng: Generator) -> N
 
 @pytest.mark.parametrize("block", [None, 1, 4, 7])
 def test_parts_of_a_sample_are_numbered_and_selected_anew(
-    case: Case, rng: Generator, block: int | None, monkeypatch: pytest.MonkeyPatch
+    new_case: Case, rng: Generator, block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def label(rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         return 10_000 * part + 100 * draw + numbers(rows)
@@ -252,9 +260,9 @@ def test_parts_of_a_sample_are_numbered_and_selected_anew(
     if block is not None:
         monkeypatch.setattr(local, "_BLOCK", block)
     query, parts = PlainQuery(("whole",), label, parts=8), np.arange(8)[:, None]
-    everyone = case.source.sample(query, AllRows(), rng)
+    everyone = new_case.source.sample(query, AllRows(), rng)
     assert everyone.tolist() == (10_000 * parts + 101 * np.arange(ROWS)).tolist()
-    shuffled = case.source.sample(query, WithoutReplacement(ROWS), rng)
+    shuffled = new_case.source.sample(query, WithoutReplacement(ROWS), rng)
     assert (shuffled // 100).tolist() == (100 * parts + np.arange(ROWS)).tolist()
     orders = shuffled % 100
     assert (np.sort(orders) == np.arange(ROWS)).all()
@@ -263,7 +271,7 @@ def test_parts_of_a_sample_are_numbered_and_selected_anew(
 
 @pytest.mark.parametrize("block", [None, 1, 4, 7])
 def test_parts_of_a_tally_are_numbered_and_counted_apart(
-    case: Case, rng: Generator, block: int | None, monkeypatch: pytest.MonkeyPatch
+    new_case: Case, rng: Generator, block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
 
@@ -275,7 +283,7 @@ def test_parts_of_a_tally_are_numbered_and_counted_apart(
     if block is not None:
         monkeypatch.setattr(local, "_BLOCK", block)
     query = PlainQuery(("whole", "word"), of_part, outcomes=4, parts=3)
-    counts = case.source.tally(query, draws=5, mass=0.0, rng=rng)
+    counts = new_case.source.tally(query, draws=5, mass=0.0, rng=rng)
     assert counts.dtype == np.int64
     assert counts.tolist() == [[4, 1, 0, 0], [0, 4, 1, 0], [0, 0, 4, 1]]
     assert seen == [(part, draw) for part in range(3) for draw in range(5)]
@@ -317,11 +325,11 @@ def change_content(source: RowSource) -> None:
         values[0] += 1
 
 
-def test_verifying_finds_changed_content(case: Case) -> None:
-    case.source.verify()
-    change_content(case.changed or case.source)
+def test_verifying_finds_changed_content(new_case: Case) -> None:
+    new_case.source.verify()
+    change_content(new_case.changed or new_case.source)
     with pytest.raises(RowSourceError, match=r"has changed|is damaged"):
-        case.source.verify()
+        new_case.source.verify()
 
 
 def test_schema_tells_names_and_types_and_rules_out_no_missing_value_that_the_rows_happen_not_to_have(
@@ -388,8 +396,8 @@ def test_a_query_of_no_column_still_sees_one_row_per_draw(case: Case, rng: Gener
     assert case.source.tally(query, draws=300, mass=0.0, rng=rng).tolist() == [0, 300]
 
 
-@pytest.mark.parametrize("case", LOCAL, indirect=True)
-def test_many_draws_are_done_in_blocks(case: Case, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("new_case", LOCAL, indirect=True)
+def test_many_draws_are_done_in_blocks(new_case: Case, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def every(rows: pl.DataFrame) -> np.ndarray:
@@ -397,11 +405,11 @@ def test_many_draws_are_done_in_blocks(case: Case, rng: Generator, monkeypatch: 
         return np.ones(rows.height, dtype=np.bool_)
 
     monkeypatch.setattr(local, "_BLOCK", 100)
-    counts = case.source.tally(PlainQuery(("whole", "word"), every), draws=250, mass=0.0, rng=rng)
+    counts = new_case.source.tally(PlainQuery(("whole", "word"), every), draws=250, mass=0.0, rng=rng)
     assert counts.tolist() == [0, 250]
     assert seen == [100, 100, 50]
     seen.clear()
-    case.source.sample(PlainQuery(("whole", "word"), every), WithReplacement(250), rng)
+    new_case.source.sample(PlainQuery(("whole", "word"), every), WithReplacement(250), rng)
     assert seen == [100, 100, 50]
 
 

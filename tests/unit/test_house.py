@@ -81,7 +81,7 @@ def file_of(module: str) -> Path:
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Every statement, functions included, except what only a type checker sees."""
     for node in body:
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and getattr(node.test, "attr", getattr(node.test, "id", "")) == "TYPE_CHECKING":
             yield from statements(node.orelse)
             continue
         yield node
@@ -90,6 +90,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from statements([child] if isinstance(child, ast.stmt) else child.body)
 
 
+@cache
 def imported(module: str, source: str) -> set[str]:
     """The modules of holdfast that this source imports, without their leading 'holdfast.'."""
     package = module.split(".") if file_of(module).name == "__init__.py" else module.split(".")[:-1]

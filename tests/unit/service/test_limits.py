@@ -131,6 +131,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow  # three processes, each of which imports the server
 def test_every_process_has_a_number_of_its_own_and_leaves_it_to_the_next(tmp_path: Path, shares: app.Shares) -> None:
     def other() -> "subprocess.Popen[str]":
         command = [sys.executable, "-c", SECOND, str(tmp_path / "shares")]
