@@ -13,7 +13,8 @@ from holdfast.service.settings import DatasetSettings, Settings
 from serving import Running, table
 
 QUERIES = {"mean": 60, "flip": 40}
-MOST_TESTS = 80
+ROWS = 4_000
+MOST_TESTS = 60
 
 
 class Awaited:
@@ -34,7 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests, with a dataset and a budget for each: starting it takes longer than most of them."""
     folder = tmp_path_factory.mktemp("served")
     names = [f"flights{number}" for number in range(MOST_TESTS)]
-    served = {name: DatasetSettings(path=str(table(folder, name=name)), queries=QUERIES, end=True) for name in names}
+    paths = {name: str(table(folder, ROWS, name)) for name in names}
+    served = {name: DatasetSettings(path=path, queries=QUERIES, end=True) for name, path in paths.items()}
     chosen = Settings(datasets=served, port=0, rate=1e6, burst=10**6, database=f"sqlite:///{folder}/tokens.db")
     with Running(chosen) as running:
         running.unused = iter(names)
@@ -44,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(params=["session", "client", "async client"])
 def asker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "session":
-        with hf.Session(table(tmp_path), queries=QUERIES, end=True, analyst="ana") as session:
+        with hf.Session(table(tmp_path, ROWS), queries=QUERIES, end=True, analyst="ana") as session:
             yield session
         return
     server = request.getfixturevalue("server")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from examples import examples
 from ghost_worlds import Array, World, rules, sessions
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.mathematics import exchange
@@ -27,13 +26,13 @@ MASS = 0.1
 
 @cache
 def worlds() -> list[World]:
-    return sessions(21, examples(120), a=MASS)
+    return sessions(21, 120, a=MASS)
 
 
 @cache
 def different() -> list[World]:
     """Rows that are not identical, and questions that depend on the slot."""
-    return sessions(22, examples(120), a=MASS, different=True)
+    return sessions(22, 120, a=MASS, different=True)
 
 
 def path(world: World, t: int) -> list[int]:

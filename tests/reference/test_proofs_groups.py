@@ -14,7 +14,6 @@ import pytest
 from scipy.special import betaincinv, gammaincc, gammaln
 from scipy.stats import binom, multinomial
 
-from examples import examples
 from ghost_worlds import Array, Coin, World, farthest, play, sessions, standing
 from holdfast.guarantees.coins import ALONE
 from holdfast.guarantees.mathematics import exchange, groups, moments
@@ -386,7 +385,7 @@ def test_categories_are_a_statement_each_and_the_group_one_more() -> None:
 @cache
 def some_points() -> list[World]:
     """Sessions on three points, and on four, where the question is always the one that moves both groups apart."""
-    found = [world for world in sessions(21, examples(150), a=0.1) if world.populations.shape[1] == 3]
+    found = [world for world in sessions(21, 150, a=0.1) if world.populations.shape[1] == 3]
     rng, apart = np.random.default_rng(25), np.array([1.0, 0.0, 0.0, 1.0])
     rule = np.broadcast_to(np.stack([1 - apart, apart], axis=1), (2, 4, 2))
     for _ in range(6):
@@ -405,7 +404,7 @@ def posterior(world: World) -> tuple[Array, Array]:
 @cache
 def different() -> list[World]:
     """Rows that are not identical."""
-    return [world for world in sessions(26, examples(150), a=0.1, different=True) if world.populations.shape[1] == 3]
+    return [world for world in sessions(26, 150, a=0.1, different=True) if world.populations.shape[1] == 3]
 
 
 class Pair(NamedTuple):

@@ -11,7 +11,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from examples import examples
 from ghost_worlds import Array, Coin, World, play
 from holdfast.guarantees.mathematics import exchange
 
@@ -82,7 +81,7 @@ def worlds(count: int) -> list[World]:
 def group_misses(j_is: Callable[[Array, World], Array], weight: Callable[[Unit], float]) -> int:
     """Return how often the row-weighted mean is outside the interval for a group with weights."""
     missed, used = 0, 0
-    for world in worlds(examples(60)):
+    for world in worlds(60):
         units: list[Unit] = world.units  # type: ignore[attr-defined]
         d, d_t = world.populations[0], world.share().mean(axis=0)
         information = np.maximum(0, world.given_transcript(world.information))

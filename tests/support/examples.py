@@ -1,4 +1,7 @@
-"""How much is tried: everything in `make test`, a few examples and cases in `make quick`."""
+"""How much is tried: everything in `make test`, a few examples and cases in `make quick`.
+
+A test whose mutant is caught by its whole sample alone is not reduced: it would fail, or could not fail any more.
+"""
 
 import os
 from collections.abc import Iterable

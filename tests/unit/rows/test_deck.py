@@ -441,7 +441,7 @@ def test_nothing_is_read_ahead_once_the_runs_are_closed(table: Path, monkeypatch
     real, closed, late = Runs._sorted, [], []
 
     def slowly(self: Runs, secret: bytes, begin: int, number: int) -> Any:
-        sleep(0.3 if number > 16 else 0.0)
+        sleep(0.1 if number > 16 else 0.0)
         late.extend(closed)
         return real(self, secret, begin, number)
 
@@ -453,7 +453,7 @@ def test_nothing_is_read_ahead_once_the_runs_are_closed(table: Path, monkeypatch
     monkeypatch.setattr(Runs, "_sorted", slowly)
     monkeypatch.setattr(Runs, "close", close)
     deal(table, table.with_name("events.deck"), cards=1_000)
-    sleep(0.5)
+    sleep(0.2)
     assert closed
     assert not late
 

@@ -331,6 +331,7 @@ def copied(old: Path, live: Path) -> None:
 def test_an_old_copy_is_noticed_while_the_ledger_is_open(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace, act, checkpoint
 ) -> None:
+    monkeypatch.setattr(sqlite_file, "_STILL", 0.1)
     ledger, old = begin(path, 5), tmp_path / "old"
     shutil.copy(ledger, old)
     with hf.Session(path) as session:
