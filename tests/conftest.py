@@ -3,12 +3,14 @@
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from holdfast.check import FULL_TRACEBACKS
 from holdfast.ledger.opening import forget_all
+from left_behind import LeftBehind
 from private_postgres import private_postgres
 
 os.environ.setdefault(FULL_TRACEBACKS, "1")  # a refusal that a test did not expect should show its way
@@ -17,6 +19,12 @@ os.environ.setdefault(FULL_TRACEBACKS, "1")  # a refusal that a test did not exp
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("repeatable", settings.get_profile("untimed"), derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "untimed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the checkout from the one process that begins first and ends last."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(LeftBehind(Path(__file__).parents[1]))
 
 
 def pytest_collection_finish() -> None:

@@ -285,7 +285,7 @@ def test_csv_is_counted_in_pieces_that_respect_quotes(
     written = (HARD + end).replace("\n", line_end)
     for number in range(2):
         (tmp_path / f"{number}.csv").write_text(written, newline="")
-    rows = open_rows(tmp_path / "*.csv")
+    rows = open_rows(tmp_path / "*.csv", folder=tmp_path / "rows.holdfast")
     expected = pl.DataFrame(
         {
             "id": [1, 2, 3, 4, 5] * 2,
