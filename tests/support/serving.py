@@ -128,7 +128,7 @@ class Process:
 
     def _answers(self) -> bool:
         with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/health", timeout=5, verify=False).status_code == 200
         return False
 
 

@@ -13,6 +13,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
@@ -28,6 +29,8 @@ from holdfast.service.calls import Call, Calls, Payload, choose, names_of, requi
 from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT = 6, 0.1, 5.0  # seconds
@@ -303,7 +306,14 @@ def _http_options(url: str, token: str, timeout: float) -> Payload:
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
         raise InvalidArgument("token must be printable ASCII text, as the admin gave it to you.", name="token")
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-    return {"base_url": url.rstrip("/") + "/api/v1/", "headers": headers, "timeout": timeout}
+    base = url.rstrip("/") + "/api/v1/"
+    return {"base_url": base, "headers": headers, "timeout": timeout, "verify": _certificates()}
+
+
+@cache  # reading them takes longer than all else that a new session does before its first request
+def _certificates() -> "ssl.SSLContext":
+    context: ssl.SSLContext = _httpx().create_ssl_context()
+    return context
 
 
 # -- responses --------------------------------------------------------------------------------------------------------

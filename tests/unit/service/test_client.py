@@ -1,5 +1,6 @@
 """What the client does when the connection fails; the server is a function."""
 
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,22 @@ def connected(respond: Callable[[httpx.Request], httpx.Response], dataset: str |
 def error(status: int, kind: str, **details: Any) -> httpx.Response:
     payload = {"ok": False, "error": "No.", "kind": kind, "status": status, "details": details}
     return httpx.Response(status, json=payload)
+
+
+def test_certificates_are_read_once_for_all_sessions_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, read = ssl.SSLContext.load_verify_locations, []
+
+    def counted(self: ssl.SSLContext, *args: Any, **options: Any) -> None:
+        read.append(self)
+        real(self, *args, **options)
+
+    client._certificates.cache_clear()
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", counted)
+    for _ in range(3):
+        with httpx.Client(**client._http_options("https://x", "hf_x", 1.0)):
+            pass
+    assert len(read) == 1
+    assert read[0].verify_mode == ssl.CERT_REQUIRED
 
 
 def test_a_question_sent_again_carries_the_same_key() -> None:
