@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from holdfast.guarantees.mathematics import exchange, groups, moments
 
 Floats = NDArray[np.float64]
+SLACK = 1e-12
 
 
 class World(NamedTuple):
@@ -50,38 +51,53 @@ def mean(laws: Floats, values: Floats) -> float:
     return float((laws * values).sum() / len(laws))
 
 
-@pytest.mark.parametrize("identical", [True, False])
-def test_ends_hold_in_any_world(identical: bool) -> None:
+def missed(*, identical: bool, part: float = 1.0) -> dict[str, int]:
+    """Return how often each end does not hold, in 600 worlds, computed from this part of J."""
     rng, tried = np.random.default_rng(17), 0
+    found = dict.fromkeys(("mean", "spread", "share", "upper", "lower", "difference"), 0)
     while tried < 600:
-        j, posterior, population = world(rng, identical=identical)
-        if not j < 1:
+        whole, posterior, population = world(rng, identical=identical)
+        if not whole < 1:
             continue
         tried += 1
+        j = part * whole
         shape = (1, posterior.shape[1]) if identical else posterior.shape  # else questions may know the slot
         q = np.broadcast_to((rng.random(shape) < 0.5) * 1.0 if tried % 2 else rng.random(shape), posterior.shape)
         inside = np.broadcast_to(rng.integers(0, 3, shape), posterior.shape)  # in no group, or in one of two
         mu, p = mean(posterior, q), mean(population, q)
-        assert exchange.lo(mu, j, identical=identical) - 1e-12 <= p <= exchange.hi(mu, j, identical=identical) + 1e-12
+        low, high = exchange.lo(mu, j, identical=identical), exchange.hi(mu, j, identical=identical)
+        found["mean"] += not low - SLACK <= p <= high + SLACK
         about = rng.random()
         spread = moments.exchange_spread(
             j, mean(posterior, (q - about) ** 2), max(about, 1 - about) ** 2, 1.0, identical=identical
         )
-        assert abs(mu - p) <= spread + 1e-12
+        found["spread"] += abs(mu - p) > spread + SLACK
         known = []
         for group in (1, 2):
             g, share = mean(posterior, inside == group), mean(population, inside == group)
-            if not g > j or not share > 0:
+            if not g > whole or not share > 0:
                 continue
             m, t = mean(posterior, q * (inside == group)) / g, mean(population, q * (inside == group)) / share
-            assert share <= g * exchange.most_over(g, j, identical=identical) + 1e-12
+            found["share"] += share > g * exchange.most_over(g, j, identical=identical) + SLACK
             for least in (g, 0.9 * g):
-                assert t <= exchange.group_upper(m, least, j, identical=identical) + 1e-12
-                assert t >= exchange.group_lower(m, least, j, identical=identical) - 1e-12
+                found["upper"] += t > exchange.group_upper(m, least, j, identical=identical) + SLACK
+                found["lower"] += t < exchange.group_lower(m, least, j, identical=identical) - SLACK
             known.append(((m, m), (t, t), g))
         if len(known) == 2:
             apart = (known[0][0][0] - known[1][0][0]) - (known[0][1][0] - known[1][1][0])
-            assert abs(apart) <= groups.exchange_step((known[0], known[1]), j, identical=identical) + 1e-12
+            step = groups.exchange_step((known[0], known[1]), j, identical=identical)
+            found["difference"] += abs(apart) > step + SLACK
+    return found
+
+
+@pytest.mark.parametrize("identical", [True, False])
+def test_ends_hold_in_any_world(identical: bool) -> None:
+    assert set(missed(identical=identical).values()) == {0}
+
+
+@pytest.mark.parametrize("identical", [True, False])
+def test_ends_of_half_of_j_are_caught_one_and_all(identical: bool) -> None:
+    assert min(missed(identical=identical, part=0.5).values()) > 0
 
 
 def farthest(mu: float, j: float) -> float:

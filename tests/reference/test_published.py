@@ -199,11 +199,13 @@ def test_contenders_have_the_widths_of_their_papers():
 @pytest.mark.parametrize(("n", "k"), [(10**6, 10**4), (10**5, 10**3), (10**4, 100)])
 def test_no_other_choice_of_numbers_makes_jung_narrower(n, k):
     best, rng = published.gaussian_by_jung(n, k, 0.05), np.random.default_rng(1)
-    scale = sqrt(sqrt(k) / n)
+    scale, widths = sqrt(sqrt(k) / n), []
     for sigma, epsilon, c, d in np.exp(rng.normal(np.log(scale * np.array([0.63, 3.2, 0.1, 0.3])), 0.4, (400, 4))):
         mu = sqrt(k) / (n * sigma)
         delta = norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
         if delta / d < 0.05:
             on_rows = (0.05 - delta / d) * c
             width, _ = privacy.jung(sigma * norm.isf(on_rows / (2 * k)), on_rows, epsilon, delta, c=c, d=d)
-            assert width >= best * (1 - 1e-6)
+            widths.append(width)
+    assert len(widths) > 200
+    assert best * (1 - 1e-6) <= min(widths) < best * 1.01

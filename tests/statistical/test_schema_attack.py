@@ -107,18 +107,16 @@ def test_an_observed_schema_is_caught(source: object, tmp_path: Path, seed: int)
     assert failures(source, tmp_path, seed) > MOST_FAILURES
 
 
-@pytest.mark.parametrize(
-    ("usual", "rare"),
-    [
-        ("1", "1.5"),
-        ("1", "one"),
-        ("18446744073709551615", "1.5"),
-        ("2024-01-31 10:00:00", "never"),
-        ("2024-01-31", "31-01-2024"),
-        ("01-02-2024", "31-01-2024"),
-        ("31/01/2024", "1/2/2024"),
-    ],
-)
+TOLD_APART = [
+    ("1", "1.5"),
+    ("1", "one"),
+    ("2024-01-31 10:00:00", "never"),
+    ("2024-01-31", "31-01-2024"),
+    ("01-02-2024", "31-01-2024"),
+]
+
+
+@pytest.mark.parametrize(("usual", "rare"), [*TOLD_APART, ("18446744073709551615", "1.5"), ("31/01/2024", "1/2/2024")])
 @pytest.mark.filterwarnings("ignore::holdfast.rows.scans.inference.UnclearDates")
 def test_types_that_are_facts_about_the_sample_are_not_inferred(
     usual: str, rare: str, tmp_path: Path, seed: int
@@ -126,6 +124,17 @@ def test_types_that_are_facts_about_the_sample_are_not_inferred(
     written(sample(seed), tmp_path / "t.csv", usual, rare)
     with suppress(hf.RowSourceError):  # or else they are all alike
         assert len({each.type for each in open_rows(tmp_path / "t.csv").schema}) == 1
+
+
+@pytest.mark.parametrize(("usual", "rare"), TOLD_APART)
+@pytest.mark.filterwarnings("ignore::holdfast.rows.scans.inference.UnclearDates")
+def test_who_takes_the_types_that_the_sample_shows_is_caught(
+    usual: str, rare: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "is_clear", lambda *args, **options: True)
+    monkeypatch.setattr(inference.FirstRows, "_refuse", lambda rows: None)
+    schema = open_rows(written(sample(seed), tmp_path / "t.csv", usual, rare)).schema
+    assert len({each.type for each in schema}) > 1
 
 
 @pytest.mark.parametrize(

@@ -364,6 +364,7 @@ def test_a_bound_is_stated_only_where_it_says_more_than_the_loss(rows):
         answer = s.minimize(logistic(l2=l2), radius=2)
         for bound in (answer.excess_bound, answer.expected_excess_bound):
             assert bound is None or bound < answer.loss.high
+    assert answer.excess_bound is not None  # it says more where l2 bounds the excess
     vague = session(rows, queries=50_000, guarantee="exchange").minimize(logistic(), radius=20, iterations=2)
     assert vague.excess_bound is None
     assert "no bound" in repr(vague)

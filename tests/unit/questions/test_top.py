@@ -86,14 +86,18 @@ def test_enough_rounds_spell_everything(longest: int) -> None:
 
 
 def test_branches_divide_into_branches_that_share_no_text() -> None:
-    rest = [Branch("a", 2, 7)]
+    rest, spelled = [Branch("a", 2, 7)], []
     while rest:
         one = rest.pop()
         parts = one.split(LETTERS, WAYS, 3)
         if parts and parts[0].prefix == one.prefix:
             assert [parts[0].start, parts[-1].stop] == [one.start, one.stop]
             assert all(first.stop == last.start for first, last in pairwise(parts))
+        if one.spelled_out:
+            spelled.append(one.prefix)
         rest += parts
+    letters = ("b", "c", "d", "e")  # the branch begins behind "a", and its last symbol is of no letter
+    assert sorted(spelled) == sorted(f"a{one}{two}" for one in letters for two in ("", *LETTERS.characters))
 
 
 def flights(rows: int = 40_000) -> dict[str, Any]:
