@@ -20,10 +20,19 @@ from serving import Running, settings, table
 API = "/api/v1/datasets/flights"
 
 
+PLAN = {"queries": {"mean": 100, "flip": 5_000}, "bounds": {"dep_delay": (-60, 600)}}
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Running]:
-    plan = {"queries": {"mean": 100, "flip": 5_000}, "bounds": {"dep_delay": (-60, 600)}}
-    with Running(settings(table(tmp_path), dataset=plan, data_folder=str(tmp_path))) as running:
+    with Running(settings(table(tmp_path), dataset=PLAN, data_folder=str(tmp_path))) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def same_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """For tests that do not mind what was asked before."""
+    with Running(settings(table(tmp_path_factory.mktemp("served")), dataset=PLAN)) as running:
         yield running
 
 
@@ -83,10 +92,10 @@ def test_a_retry_finds_its_flips_even_if_the_response_was_never_stored(server: R
         b"",
     ],
 )
-def test_every_route_of_a_question_reads_it_the_same_way(server: Running, body: bytes) -> None:
+def test_every_route_of_a_question_reads_it_the_same_way(same_server: Running, body: bytes) -> None:
     """The route that asks skips FastAPI's handling of parameters; the one that prices does not."""
     responses = []
-    with server.client(server.token()) as client:
+    with same_server.client(same_server.token()) as client:
         for verb, kind in (("ask", "application/json"), ("price", "application/json; charset=utf-8")):
             response = client.post(f"{API}/{verb}", content=body, headers={"Content-Type": kind})
             payload = response.json()
