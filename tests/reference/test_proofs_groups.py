@@ -39,6 +39,22 @@ def test_all_groups_at_once_are_as_each_alone() -> None:
             assert shares[place] == pytest.approx(share, abs=1e-9)
 
 
+@pytest.mark.parametrize("ell", [1, 100, 12_000, 60_000])
+@pytest.mark.parametrize("count", [1, 2, 14, 15, 30])
+def test_a_few_groups_are_as_all_at_once(count: int, ell: int) -> None:
+    """Also with groups that may be empty, all draws outside, and all draws in one group, on either side."""
+    rng, outcomes, mass, level = np.random.default_rng(ell + count), 2 * count + 1, 0.3 / (2 * count + 1), 1e-5
+    laws = [*np.eye(outcomes)[[0, 1, 2]], *rng.dirichlet(np.full(outcomes, 0.3), examples(20))]
+    for counts in (rng.multinomial(ell, law).tolist() for law in laws):
+        zeros, ones = counts[1::2], counts[2::2]
+        found = groups.means_of_few(zeros, ones, ell, outcomes=count * [outcomes], mass=mass, level=level)
+        means, shares = groups.group_means(zeros, ones, ell, outcomes=outcomes, mass=mass, level=level)
+        for place, (mean, share) in enumerate(found):
+            alone = group_mean(ones[place], zeros[place] + ones[place], ell, mass=mass, level=level, outcomes=outcomes)
+            assert (*mean, *share) == pytest.approx((*alone[0], *alone[1]), abs=1e-8)
+            assert (*mean, *share) == pytest.approx((*means[place], *shares[place]), abs=1e-8)
+
+
 @pytest.mark.parametrize("outcomes", [3, 5, 9])
 def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: int) -> None:
     rng = np.random.default_rng(2)

@@ -17,12 +17,13 @@ from holdfast.cached import cached_property
 from holdfast.guarantees.guarantee import EVERYTHING, AnswerGuarantee
 from holdfast.guarantees.mathematics import descent, groups, moments, privacy, shares
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_each, clopper_pearson_width, clopper_pearsons
-from holdfast.guarantees.statistic import Interval, OfGroup, Release, Statistic, Tally, clip, refuse_noise
+from holdfast.guarantees.mathematics.shares import clip
+from holdfast.guarantees.statistic import Interval, OfGroup, Release, Statistic, Tally, refuse_noise
 from holdfast.guarantees.terms import Fits, Terms
 
 MOST_RANDOM = 0.25  # largest share of the draws of one pass that is replaced by random outcomes
 MOST_RANDOM_OF_BOTH = 0.175  # the same for two groups: from here on, a pass for each gives a narrower difference
-FEW_SHARES, FEW_GROUPS = 11, 14  # up to so many, one by one is faster than arrays
+FEW_SHARES, FEW_GROUPS = 20, 32  # up to so many, one by one is faster than arrays
 ALONE = 0.25  # part of the level of two groups' intervals for each group alone; the rest is for their difference
 
 
@@ -154,21 +155,19 @@ class CoinGuarantee(AnswerGuarantee):
 
     def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
         """All groups of all releases; if they are many, at once, in arrays."""
-        members = [
-            (*tally.members(part), len(tally.counts))
-            for tally, count in ((self.tally(release), count) for release, count in releases)
-            for part in range(count)
-        ]
+        zeros: list[int] = []
+        ones: list[int] = []
+        outcomes: list[int] = []
+        for release, count in releases:
+            counts = self.tally(release).counts
+            zeros += counts[1 : 2 * count : 2]
+            ones += counts[2 : 2 * count + 1 : 2]
+            outcomes += count * [len(counts)]
         draws, mass, level = releases[0][0].draws, self.terms.mass, self.level
-        if len(members) > FEW_GROUPS:
-            zeros, ones, outcomes = zip(*members, strict=True)
+        if len(zeros) > FEW_GROUPS:
             means, sizes = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
             return list(zip(self.widen_groups(means.T, sizes[:, 0]), self.widen_all(sizes.T), strict=True))
-        pi = clopper_pearson_each([zeros + ones for zeros, ones, _ in members], draws, level)
-        known = [
-            shares.group_mean(ones, zeros + ones, draws, mass=mass, level=level, outcomes=outcomes, pi=ends)
-            for (zeros, ones, outcomes), ends in zip(members, pi, strict=True)
-        ]
+        known = groups.means_of_few(zeros, ones, draws, outcomes=outcomes, mass=mass, level=level)
         return [(self._group(mean, share), self.widen(share)) for mean, share in known]
 
     def _of_group(self, tally: Tally, part: int, level: float) -> tuple[Interval, Interval]:

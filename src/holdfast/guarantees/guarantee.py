@@ -27,8 +27,8 @@ from holdfast.errors import InvalidArgument, NotCovered
 from holdfast.guarantees.mathematics import descent, privacy
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
-from holdfast.guarantees.mathematics.shares import ratio_range
-from holdfast.guarantees.statistic import Interval, NoisyMeans, OfGroup, Release, SingleFlips, Statistic, Tally, clip
+from holdfast.guarantees.mathematics.shares import clip, ratio_range
+from holdfast.guarantees.statistic import Interval, NoisyMeans, OfGroup, Release, SingleFlips, Statistic, Tally
 from holdfast.guarantees.terms import JSON, NO_CAP, NOTHING, Amounts, AnsweredAmounts, Fits, Goal, Reading, Terms
 
 MOST_DRAWS = 10**15  # of one answer: more would not make it better

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import shares
+from holdfast.guarantees.mathematics.shares import clip
 
 if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import AnswerGuarantee
@@ -352,11 +353,6 @@ class SomeSharesWithin(SharesWithin):
 
 
 OfGroup = GroupMean | SharesWithin  # what is asked of a group, whose margin depends on its share of the rows
-
-
-def clip(x: float) -> float:
-    """Return x, moved into [0, 1]."""
-    return min(1.0, max(0.0, x))
 
 
 GRID = 40  # values that get noise are rounded to multiples of 2^-40

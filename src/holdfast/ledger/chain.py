@@ -34,7 +34,10 @@ from holdfast.process import this_process
 FORMAT = 4
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 
-_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# A value that contains itself is refused without looking for it: it recurs too often.
+_encode = json.JSONEncoder(
+    check_circular=False, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
 
 
 def canonical(value: object, name: str = "value") -> str:

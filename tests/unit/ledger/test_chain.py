@@ -48,6 +48,13 @@ def test_an_entry_says_what_its_text_says_and_equals_itself_read_back():
         first.price  # noqa: B018
 
 
+def test_a_value_that_contains_itself_has_no_canonical_text():
+    value: dict[str, object] = {}
+    value["itself"] = [value]
+    with pytest.raises(InvalidArgument, match="must be plain JSON"):
+        chain.canonical(value)
+
+
 def test_canonical_text_does_not_depend_on_order_or_tuples():
     assert chain.canonical({"b": (1, 2), "a": None}) == chain.canonical({"a": None, "b": [1, 2]})
 

@@ -17,8 +17,12 @@ BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals a
 MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
 QUICKLY_INVERTED = 5_000  # trials; with more, scipy's quantile often takes ten times as long
-FEW, FEW_ALIKE = 7, 12  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
+FEW, FEW_ALIKE = (
+    12,
+    20,
+)  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
 NORMAL = NormalDist()
+_STEPS = range(MOST_STEPS)
 # With short arrays, these are nearly twice as fast as Python's numbers.
 ZERO, HALF, ONE, _OUTWARD, _ULP, _CONVERGED = map(np.array, (0.0, 0.5, 1.0, BETA_SAFE, ULP, CONVERGED))
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
@@ -125,14 +129,16 @@ def tangents(counts: Iterable[float], trials: float, tail: float) -> list[tuple[
     n, goal, square, whole, expansion = _shared(trials, tail)
     reach, half, quarter, span, skew, more, first, third, second, middle = expansion
     found, beta_law, direct = [], special.beta_law, n <= MANY_TRIALS and special.at_hand()
+    few = (square + 1) / 2
     for count in counts:
         k, rest = float(count), n - count
         if not (k and rest):
             end, slope = (exp(goal / n), n) if k else (0.0, inf)
             found.append((max(0.0, end - end * (1 - end) * BETA_SAFE - ULP), slope))
             continue
-        scale = lgamma(k) + lgamma(rest + 1) - whole
-        if 2 * k - 1 > square:  # as `_start`, written out: calling it would take a fourth of all the time
+        b = rest + 1
+        scale = lgamma(k) + lgamma(b) - whole
+        if k > few:  # as `_start`, written out: calling it would take a fourth of all the time
             share = (k - 0.5) / n
             x = share * more - skew
             p = (x + half - reach * sqrt(x * (1 - x) + quarter)) / span
@@ -143,8 +149,8 @@ def tangents(counts: Iterable[float], trials: float, tail: float) -> list[tuple[
         else:  # if there are few, the tail is nearly C(trials, count) p^count
             p = exp(min(-1e-9, (goal + log(k) + scale) / k))
         law = None if direct else _UpperTail(k, n)
-        for _ in range(MOST_STEPS):
-            reached = beta_law(k, rest + 1, p) if law is None else 0.0
+        for _ in _STEPS:
+            reached = beta_law(k, b, p) if law is None else 0.0
             if reached > TINY:
                 slope, curve = exp(k * log(p) + rest * log1p(-p) - scale) / reached, k - rest * p / (1 - p)
                 step = (goal - log(reached)) / slope
@@ -152,9 +158,8 @@ def tangents(counts: Iterable[float], trials: float, tail: float) -> list[tuple[
                 law = law or _UpperTail(k, n)
                 logarithm, slope, curve = law.at(p)
                 step = (goal - logarithm) / slope
-            bend, end = step * (curve - slope) / 2, p * exp(step)
-            near = CONVERGED * (1 - end)
-            if -near <= step * bend <= near:  # the last step gives away no more
+            end, bend = p * exp(step), step * (curve - slope) / 2
+            if abs(step * bend) <= CONVERGED * (1 - end):  # the last step gives away no more
                 end = end - end * (1 - end) * BETA_SAFE - ULP
                 found.append((end if end > 0.0 else 0.0, slope))
                 break
@@ -247,10 +252,22 @@ def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: 
 
 def clopper_pearson_each(counts: Sequence[int], trials: int, beta: float) -> list[tuple[float, float]]:
     """Return the interval of `clopper_pearson` for each of several counts of as many trials."""
-    if len(counts) <= FEW_ALIKE and special.at_hand():  # faster one by one
+    if len(counts) <= FEW_ALIKE and trials > QUICKLY_INVERTED and special.at_hand():  # faster one by one
         ends = tangents([*counts, *(trials - count for count in counts)], trials, beta / 2)
         return [(low, 1.0 - beyond) for (low, _), (beyond, _) in zip(ends, ends[len(counts) :], strict=False)]
+    if len(counts) <= FEW and special.at_hand():
+        return [clopper_pearson(count, trials, beta) for count in counts]
     lows, highs = clopper_pearsons(counts, trials, beta)
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
+def clopper_pearson_beside(
+    counts: Sequence[int], trials: Sequence[int], betas: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Return the same, with trials and a beta for each count."""
+    if len(counts) <= FEW and special.at_hand():
+        return list(map(clopper_pearson, counts, trials, betas))
+    lows, highs = clopper_pearsons(counts, np.array(trials, dtype=float), np.array(betas))
     return list(zip(lows.tolist(), highs.tolist(), strict=True))
 
 

@@ -6,6 +6,7 @@ the four counts (`joint_difference`), and one step from posterior means to the p
 because a sample that is far off in one group cannot be as far off in the other (`exchange_step`, `posterior_step`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import e, exp, inf, log, sqrt
@@ -20,12 +21,14 @@ from holdfast.guarantees.mathematics.concentration import (
     TINY,
     ZERO,
     clopper_pearson,
+    clopper_pearson_beside,
+    clopper_pearson_each,
     clopper_pearsons,
     kl_lower,
     kl_upper,
     tangents,
 )
-from holdfast.guarantees.mathematics.shares import level_among
+from holdfast.guarantees.mathematics.shares import group_mean_range, group_share, level_among
 
 PROOF = "groups.md"
 Interval = tuple[float, float]
@@ -73,6 +76,26 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: Any, mass: float, 
     means[:, known] = theta + OUTWARD * np.maximum(OUTWARD * tilt / least, OUTWARD * tilt / most)
     means = np.minimum(ONE, np.maximum(ZERO, means))
     return means.T, shares.T
+
+
+def means_of_few(
+    zeros: Sequence[int], ones: Sequence[int], ell: int, *, outcomes: Sequence[int], mass: float, level: float
+) -> list[tuple[Interval, Interval]]:
+    """Return the same as a pair of intervals for each group: for a few groups, whose ends alone may take arrays."""
+    included = [zero + one for zero, one in zip(zeros, ones, strict=True)]
+    pi = clopper_pearson_each(included, ell, level)
+    known = [group for group, (least, _) in enumerate(pi) if least > 2 * mass]  # the others may be empty
+    inside = [included[group] for group in known]
+    levels = [level_among(level, pi[group][0], included[group], ell) for group in known]
+    means = [(0.0, 1.0)] * len(pi)
+    for group, theta in zip(
+        known, clopper_pearson_beside([ones[group] for group in known], inside, levels), strict=True
+    ):
+        means[group] = group_mean_range(theta, pi[group], mass=mass)
+    return [
+        (mean, (group_share(least, mass=mass, outcomes=each), group_share(most, mass=mass, outcomes=each)))
+        for mean, (least, most), each in zip(means, pi, outcomes, strict=True)
+    ]
 
 
 @theorem("here (categories within a group)", proof=PROOF)

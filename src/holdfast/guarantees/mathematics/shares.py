@@ -22,6 +22,15 @@ SLACK = 1e-14  # more than the few roundings of numbers up to 1
 AREA_SLACK = 1e-12  # more than the roundings of a sum of at most a few hundred products
 
 
+def clip(x: float) -> float:
+    """Return x, moved into [0, 1]; half the steps of `min` and `max`.
+
+    >>> clip(-0.1), clip(0.25), clip(1.5)
+    (0.0, 0.25, 1.0)
+    """
+    return x if 0.0 < x < 1.0 else float(x >= 1.0)
+
+
 @theorem("here", proof="information.md")
 def debias(p: float, *, outcomes: int, mass: float) -> float:
     """Return f for P = (1 - c a) f + a, clipped to [0, 1].
@@ -35,7 +44,7 @@ def debias(p: float, *, outcomes: int, mass: float) -> float:
     >>> debias(0.1, outcomes=2, mass=0.1)
     0.0
     """
-    return min(1.0, max(0.0, (p - mass) / (1 - outcomes * mass)))
+    return clip((p - mass) / (1 - outcomes * mass))
 
 
 @theorem("here", proof="information.md")
@@ -52,7 +61,7 @@ def mean_of_group(theta: float, pi: float, *, mass: float) -> float:
     >>> mean_of_group(0.5, 0.3, mass=0.01)
     0.5
     """
-    return min(1.0, max(0.0, theta + mass * (2 * theta - 1) / (pi - 2 * mass)))
+    return clip(theta + mass * (2 * theta - 1) / (pi - 2 * mass))
 
 
 def group_mean_range(theta: tuple[float, float], pi: tuple[float, float], *, mass: float) -> tuple[float, float]:
@@ -66,7 +75,7 @@ def group_mean_range(theta: tuple[float, float], pi: tuple[float, float], *, mas
 
 def group_share(pi: float, *, mass: float, outcomes: int = 3) -> float:
     """Return g, the share of rows in the group, from pi = (1-ca) g + 2a; c is 3 if there is one group."""
-    return min(1.0, max(0.0, (pi - 2 * mass) / (1 - outcomes * mass)))
+    return clip((pi - 2 * mass) / (1 - outcomes * mass))
 
 
 @theorem("here (Theorem 2)", proof="posterior.md")
@@ -125,8 +134,7 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
 def debiased(ends: Interval, *, outcomes: int, mass: float) -> Interval:
     """Return an interval for the share of an outcome among draws as one for its posterior mean, by `debias`."""
     left = 1 - outcomes * mass
-    low, high = (ends[0] - mass) / left, (ends[1] - mass) / left
-    return (low if 0.0 < low < 1.0 else float(low >= 1.0)), (high if 0.0 < high < 1.0 else float(high >= 1.0))
+    return clip((ends[0] - mass) / left), clip((ends[1] - mass) / left)
 
 
 @theorem("here (conditional means)", proof="posterior.md")
@@ -149,14 +157,14 @@ def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
 
 @theorem("here (conditional means)", proof="posterior.md")
 def group_mean(
-    ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3, pi: Interval | None = None
+    ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3
 ) -> tuple[Interval, Interval]:
     """Return the intervals for the posterior mean of a group and for its posterior share.
 
     Statement
         Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
         ones among the included at `level_among`; the range of the group mean over both; the share from pi. Two of the k
-        intervals. For many groups at once: `groups.group_means`. The interval for pi may be given, if it is known.
+        intervals. For several groups at once: `groups.group_means`.
 
     Not covered
         A group that may be empty: its mean is in [0, 1].
@@ -165,7 +173,7 @@ def group_mean(
     >>> mean, least, round(most, 3)
     ((0.0, 1.0), 0.0, 0.033)
     """
-    pi = low, high = pi or clopper_pearson(included, ell, level)
+    pi = low, high = clopper_pearson(included, ell, level)
     share = group_share(low, mass=mass, outcomes=outcomes), group_share(high, mass=mass, outcomes=outcomes)
     if low <= 2 * mass:
         return (0.0, 1.0), share

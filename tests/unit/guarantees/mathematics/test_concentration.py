@@ -13,6 +13,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import WORTH_IMPORTING, concentration, special
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
+    clopper_pearson_beside,
     clopper_pearson_each,
     clopper_pearson_width,
     clopper_pearsons,
@@ -155,9 +156,22 @@ def test_an_end_does_not_depend_on_the_counts_beside_it(beta):
         check_ends(low, high, one)
 
 
+@pytest.mark.parametrize("beta", [0.9, 1e-3, 1e-6, 1e-30])
+@pytest.mark.parametrize("trials", [1, 10, 1_000, 5_000])
+def test_an_end_of_few_trials_is_the_same_whatever_is_beside_it(trials, beta):
+    counts = [round(share * trials) for share in (0, 0.001, 0.01, 0.2, 0.5, 0.9, 1)]
+    alone = [clopper_pearson(count, trials, beta) for count in counts]
+    assert clopper_pearson_each(counts, trials, beta) == alone
+    others = len(counts) * [trials]
+    assert clopper_pearson_beside(counts, others, len(counts) * [beta]) == alone
+    several = clopper_pearson_beside(3 * counts, 3 * others, 3 * len(counts) * [beta])  # in arrays
+    for (low, high), one in zip(several, 3 * alone, strict=True):
+        check_ends(low, high, one)
+
+
 def test_ends_of_no_trials_and_of_no_counts():
     assert tangents([0, 0], 0, 0.1) == 2 * [(0.0, np.inf)]
-    assert clopper_pearson_each([], 10, 0.1) == []
+    assert clopper_pearson_each([], 10, 0.1) == clopper_pearson_beside([], [], []) == []
     assert clopper_pearson_each([0], 0, 0.1) == [(0.0, 1.0)]
 
 
