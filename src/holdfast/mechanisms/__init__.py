@@ -13,12 +13,14 @@ exponential   pick one of many candidates, better ones more likely
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, Self
 
 from numpy.random import Generator
 
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Release, Statistic
+from holdfast.queries.groups import Grouped
 from holdfast.queries.query import Query
 from holdfast.registry import Registry
 from holdfast.rows.draws import Order
@@ -74,6 +76,16 @@ class Mechanism(Protocol):
         Release
             All that leaves the rows.
         """
+        ...
+
+
+class InPasses(Protocol):
+    """An optional ability of a mechanism that draws rows anew each time: to read rows of several passes together."""
+
+    def release_passes(
+        self, whole: Grouped, passes: Sequence[Grouped], source: RowSource, rng: Generator
+    ) -> Sequence[Release]:
+        """Return what `release` does for each of the `passes` of the `whole`."""
         ...
 
 

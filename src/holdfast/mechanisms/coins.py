@@ -12,19 +12,23 @@ With c = 2 a coin is replaced by its opposite with probability a: the paper's sa
 noise is involved. A guarantee charges c-1 per draw.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Statistic, Tally
 from holdfast.mechanisms import MECHANISMS
+from holdfast.queries.groups import Grouped
 from holdfast.queries.query import Query
 from holdfast.rows.draws import Order
-from holdfast.rows.source import RowSource
+from holdfast.rows.source import Passes, RowSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +55,19 @@ class Coins:
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Tally:
         """Let the row source tally the draws; only the counts leave it."""
-        statistic = query.statistic
-        counts = tuple(source.tally(query, draws=self.draws, mass=self.mass, rng=rng).tolist())
+        return self._released(query, source.tally(query, draws=self.draws, mass=self.mass, rng=rng))
+
+    def release_passes(
+        self, whole: Grouped, passes: Sequence[Grouped], source: RowSource, rng: Generator
+    ) -> list[Tally]:
+        """Let the row source tally each pass; if it can, it reads the rows of all passes together."""
+        if not hasattr(type(source), "tally_passes"):  # a source around another may have a `tally` of its own
+            return [self.release(one, source, rng) for one in passes]
+        tallies = cast(Passes, source).tally_passes(whole, passes, draws=self.draws, mass=self.mass, rng=rng)
+        return [self._released(one, counts) for one, counts in zip(passes, tallies, strict=True)]
+
+    def _released(self, query: Query, tally: NDArray[np.int64]) -> Tally:
+        counts, statistic = tuple(tally.tolist()), query.statistic
         values = statistic.from_counts(counts, self.draws, mass=self.mass)
         return Tally(values, self.draws, counts, statistic.reported)
 

@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.cached import cached_property
 from holdfast.guarantees.statistic import Difference, GroupMean, Statistic
@@ -85,6 +86,7 @@ class Grouped(InGroups):
     inner: Share | Mean
     keys: tuple[RowFunction, ...]
     groups: tuple[tuple[Category, ...], ...]
+    first: int = field(default=0, compare=False)  # of a pass: the place of its first group in the whole question
 
     @property
     def each(self) -> "tuple[Grouped, ...]":
@@ -97,9 +99,15 @@ class Grouped(InGroups):
             count = len(self.groups)
             size = -(-count // passes)
             self._passes[passes] = tuple(
-                replace(self, groups=self.groups[start : start + size]) for start in range(0, count, size)
+                replace(self, groups=self.groups[start : start + size], first=start) for start in range(0, count, size)
             )
         return self._passes[passes]
+
+    def of_whole(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how often each outcome of this pass came up, from how often each of the whole question did."""
+        own = counts[2 * self.first : 2 * (self.first + len(self.groups)) + 1].copy()
+        own[OUTSIDE] = counts.sum() - own[1:].sum()
+        return own
 
     @cached_property
     def _passes(self) -> "dict[int, tuple[Grouped, ...]]":

@@ -206,10 +206,11 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     parts = grouped.in_passes(passes)
 
     def run(drawing: Drawing) -> Result:
-        releases = [(drawing.release(part, draws), len(part.groups)) for part in parts]
-        known = drawing.answering.groups_of_all(releases)
+        releases = drawing.release_passes(grouped, parts, draws)
+        counts = [len(part.groups) for part in parts]
+        known = drawing.answering.groups_of_all(list(zip(releases, counts, strict=True)))
         intervals, shares = zip(*known, strict=True)
-        values = [value for release, _ in releases for value in release.values]
+        values = [value for release in releases for value in release.values]
         found = [Estimate.within(grouped.bounds, *pair) for pair in zip(values, intervals, strict=True)]
         return _result(grouped, found, shares)
 

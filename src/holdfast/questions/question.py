@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from numpy.random import Generator
 
@@ -20,8 +20,9 @@ from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
 from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
-from holdfast.mechanisms import MECHANISMS, Mechanism
+from holdfast.mechanisms import MECHANISMS, InPasses, Mechanism
 from holdfast.queries.evaluate import silence
+from holdfast.queries.groups import Grouped
 from holdfast.queries.query import Query
 from holdfast.questions.estimate import Estimate, Interval, times, write_end
 from holdfast.rows.draws import Order
@@ -75,6 +76,14 @@ class Drawing:
             self.order = order.after(self.answering.charge(query.statistic, draws))
         release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
         return release.repeated(times) if times > 1 else release
+
+    def release_passes(self, whole: Grouped, passes: Sequence[Grouped], draws: int) -> Sequence[Release]:
+        """Release what each of several passes gives, each with draws of its own."""
+        mechanism = mechanism_of(self.guarantee)
+        if len(passes) == 1 or self.most_draws is not None or not hasattr(mechanism, "release_passes"):
+            return [self.release(one, draws) for one in passes]
+        together = cast(InPasses, mechanism.under(self.guarantee, draws, None))
+        return together.release_passes(whole, passes, self.source, self.rng)
 
     @property
     def answering(self) -> AnswerGuarantee:

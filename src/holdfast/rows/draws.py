@@ -268,8 +268,12 @@ def accepted(law: Values, rng: Generator) -> Values:
     return np.where(rng.random(len(law)) < counts, law[:, 1] / np.where(counts > 0, counts, 1.0), np.nan)
 
 
-def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
-    """Toss once per row; return how often each outcome came up."""
+def tossed(values: Values, outcomes: int, rng: Generator, times: NDArray[np.int64] | None = None) -> Counts:
+    """Toss once per row; return how often each outcome came up. `times`: how many rows have each value."""
+    if times is not None:
+        if values.ndim == 1:
+            return _tossed_together(values, outcomes, rng, times)
+        values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
     size = len(values)
     if values.ndim == 2:
         return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
@@ -304,12 +308,8 @@ def tallied(
     values: Values, outcomes: int, mass: float, rng: Generator, times: NDArray[np.int64] | None = None
 ) -> Counts:
     """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows have each value."""
-    if times is not None:
-        if values.ndim == 1:
-            return randomized(_tossed_together(values, outcomes, rng, times), mass, rng)
-        values = np.repeat(values.astype(np.float64, copy=False), times, axis=0)
-    if outcomes != 2 or values.ndim == 2 or values.dtype.kind not in "bf":
-        return randomized(tossed(values, outcomes, rng), mass, rng)
+    if times is not None or outcomes != 2 or values.ndim == 2 or values.dtype.kind not in "bf":
+        return randomized(tossed(values, outcomes, rng, times), mass, rng)
     ones = int(np.count_nonzero(values if values.dtype.kind == "b" else coins(values, rng)))
     return _turned(values.size - ones, ones, _replaced(mass, 2) / 2, rng)
 

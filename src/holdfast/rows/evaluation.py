@@ -64,10 +64,11 @@ class StoredColumns:
         return found
 
     def counted(
-        self, functions: Sequence[Function], rows: Indices | slice
+        self, functions: Sequence[Function], rows: Indices | slice, passes: int = 1
     ) -> tuple[list[RowValues], NDArray[np.int64] | None]:
         """Return each function's values in the combinations that occur, and how many rows have each of these.
 
+        If the rows are those of several `passes`, equally many of each, there is a line of such numbers for each pass.
         Where functions depend on anything but texts and conditions, on a single condition (which is counted as fast),
         or where there could be more than one combination in `_EACH` rows: each row's values, and None.
         """
@@ -97,8 +98,13 @@ class StoredColumns:
             met = self.values([functions[place] for place in conditions], rows)
             digits += [(place, booleans(bits).view(np.uint8), 2) for place, bits in zip(conditions, met, strict=True)]
         cells = _joined([(codes, size) for _, codes, size in digits], most)
-        times = counts_of(cells, most)
-        occurring = rest = times.nonzero()[0]
+        if passes == 1:
+            times = counts_of(cells, most)
+            occurring = times.nonzero()[0]
+        else:
+            times = np.array([counts_of(one, most) for one in cells.reshape(passes, -1)])
+            occurring = np.add.reduce(times).nonzero()[0]
+        rest = occurring
         drawn: dict[str | int, NDArray[np.int64]] = {}
         for key, _, size in digits[:0:-1]:
             rest, drawn[key] = np.divmod(rest, size)
@@ -110,7 +116,7 @@ class StoredColumns:
             else:
                 name = function.columns[0]
                 row_values.append(texts[name].asked_of(function, drawn[name]))
-        return row_values, times[occurring]
+        return row_values, times[..., occurring]
 
     def frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
         """Return these rows and columns."""

@@ -15,6 +15,7 @@ from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import silence
+from holdfast.queries.groups import Grouped
 from holdfast.queries.query import Composed, Folded, Packed, Packing, Query, Values
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import Accepted, WholeUnit
@@ -28,8 +29,10 @@ from holdfast.rows.draws import (
     Selection,
     WithReplacement,
     accepted,
+    randomized,
     tallied,
     tallied_parts,
+    tossed,
 )
 from holdfast.rows.evaluation import POOL, StoredColumns, height
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
@@ -118,6 +121,28 @@ class LocalRows:
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
             counts += self._tallied(query, chosen, first, draws, mass, rng)
         return counts
+
+    @silence
+    def tally_passes(
+        self, whole: Grouped, passes: Sequence[Grouped], *, draws: int, mass: float, rng: Generator
+    ) -> list[NDArray[np.int64]]:
+        """Return what `tally` does for each pass, but read and evaluate the rows of all passes together."""
+        total = draws * len(passes)
+        if self._units is not None or total > self.block(whole):
+            return [self.tally(one, draws=draws, mass=mass, rng=rng) for one in passes]
+        chosen = drawing.with_replacement(rng, self._count, total)
+        checkpoint()
+        POOL.reset()
+        self._about_to_read(chosen, whole.columns)
+        row_values, times = self._columns.counted(whole.functions, chosen, len(passes))
+        values, outcomes, found = whole.combined(row_values), whole.statistic.outcomes, []
+        for number, one in enumerate(passes):
+            if times is None:
+                counts = tossed(values[number * draws : (number + 1) * draws], outcomes, rng)
+            else:
+                counts = tossed(values, outcomes, rng, times[number])
+            found.append(randomized(one.of_whole(counts), mass, rng))
+        return found
 
     def _tallied(
         self, query: Query, chosen: Indices | slice, first: int, draws: int, mass: float, rng: Generator

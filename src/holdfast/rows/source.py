@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from holdfast.cached import cached_property
 from holdfast.guarantees.terms import NO_CAP, Amounts
+from holdfast.queries.groups import Grouped
 from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.draws import (
     Indices,
@@ -171,6 +172,16 @@ class Folds(Protocol):
 
     def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
         """Return the totals of all rows; `rng` chooses the row that represents each unit. Secret."""
+        ...
+
+
+class Passes(Protocol):
+    """An optional ability of a row source: `tally` of several passes, whose rows it reads together."""
+
+    def tally_passes(
+        self, whole: Grouped, passes: Sequence[Grouped], *, draws: int, mass: float, rng: Generator
+    ) -> list[NDArray[np.int64]]:
+        """Return what `tally` does for each of the `passes` of the `whole`; each has draws of its own."""
         ...
 
 

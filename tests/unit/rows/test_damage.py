@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import RowSourceError
-from holdfast.queries.build import build_mean
+from holdfast.queries.build import build_groups, build_mean
 from holdfast.rows.disk import array_files
 from holdfast.rows.disk import folder as folder_module
 from holdfast.rows.disk.array_files import BLOCK, BlockHashes
@@ -140,6 +141,18 @@ def test_codes_that_name_no_text_are_damage_and_no_error_of_another_kind(
         rows.tally(query, draws=100, mass=0.01, rng=np.random.default_rng(1))
     with pytest.raises(RowSourceError, match="is damaged"):  # whatever is asked
         rows.sample(build_mean("flag", rows.schema), AllRows(), np.random.default_rng(1))
+
+
+@pytest.mark.usefixtures("large")
+def test_damage_is_found_by_passes_that_read_their_rows_together(path: Path) -> None:
+    rows = cast(FolderRows, open_rows(folder_of(path)))
+    rows.close()  # nothing is found in the background
+    with (folder_of(path) / "00002.codes.npy").open("r+b") as file:
+        file.seek(128)
+        file.write(b"\xff" * 4 * ROWS)
+    whole = build_groups("flag", rows.schema, by="word", groups=["red", "green"])
+    with pytest.raises(RowSourceError, match=r"00002\.codes\.npy"):
+        rows.tally_passes(whole, whole.in_passes(2), draws=100, mass=0.01, rng=np.random.default_rng(1))
 
 
 CUT_OFF = """

@@ -262,6 +262,7 @@ class FolderRows(LocalRows):
         return _reopen, (self.location, self.name, self.fingerprint, complete)
 
     tally = explained(LocalRows.tally)
+    tally_passes = explained(LocalRows.tally_passes)
     sample = explained(LocalRows.sample)
     fold = explained(LocalRows.fold)
 

@@ -1,0 +1,95 @@
+"""Passes whose rows are read together: each counts draws of its own, as if it were tallied alone."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.lab.experiments.cost import CountingRows
+from holdfast.mechanisms.coins import Coins
+from holdfast.queries.build import build_groups
+from holdfast.queries.groups import Grouped
+from holdfast.rows import evaluation, local
+from holdfast.rows.draws import tossed
+
+N, DRAWS = 400, 300
+SIGMAS = 6
+TABLE = pl.DataFrame(
+    {
+        "s": ["a", "b", None, "c", "d", "a", "e", "b"] * 50,
+        "x": np.arange(N) % 7,
+        "even": np.arange(N) % 2.0,  # as a bias: coins that need no toss
+        "u": np.arange(N) // 4,
+    }
+)
+BY_TEXT: dict[str, Any] = {"by": "s", "groups": ["a", "b", "c", "d", "missing"]}
+ASKED: list[dict[str, Any]] = [
+    {"query": "x > 2", **BY_TEXT},
+    {"query": "x > 2", "where": "u < 50", **BY_TEXT},
+    {"query": "s = 'a'", **BY_TEXT},
+    {"query": "even", "within": (0, 1), **BY_TEXT},
+    {"query": "even", "within": (0, 1), "by": "x", "groups": [0, 1, 2, 3, 9]},
+    {"query": "even", "within": (0, 1), "where": "s < 'd'", "by": "s > 'a'", "groups": [True, False]},
+    {"query": "u > 20", "by": ["s", "x > 3"], "groups": {"s": ["a", "b", "c"], "x > 3": [True, False]}},
+]
+
+
+def asked(schema: Any, options: dict[str, Any]) -> Grouped:
+    return build_groups(options["query"], schema, **{name: each for name, each in options.items() if name != "query"})
+
+
+@pytest.mark.parametrize("options", ASKED)
+@pytest.mark.parametrize("passes", [2, 3, 5])
+@pytest.mark.parametrize("each", [1, 1_000])  # rows for a combination: counted by combination, or row by row
+def test_each_pass_counts_its_own_rows(
+    options: dict[str, Any], passes: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_EACH", each)
+    rows = hf.open(TABLE)
+    whole = asked(rows.schema, options)
+    parts = whole.in_passes(passes)
+    found = rows.tally_passes(whole, parts, draws=DRAWS, mass=0.0, rng=np.random.default_rng(passes))
+    drawn = np.random.default_rng(passes).integers(0, N, DRAWS * len(parts)).reshape(len(parts), DRAWS)
+    assert sum(len(part.groups) for part in parts) == len(whole.groups)
+    for part, counts, mine in zip(parts, found, drawn, strict=True):
+        expected = tossed(part.evaluate(TABLE[mine]), part.statistic.outcomes, np.random.default_rng())
+        assert counts.tolist() == expected.tolist()
+        assert counts[1:].any() or part.groups[-1] in [("missing",), (9,)]
+
+
+def test_each_pass_is_randomized_among_its_own_outcomes() -> None:
+    """With so much mass, all of the larger pass is noise, and 5/7 of the smaller one; SIGMAS are rarely exceeded."""
+    rows, draws = hf.open(TABLE), 70_000
+    whole = asked(rows.schema, {"query": "x > 2", "by": "s", "groups": ["a", "b", "c", "no", "none"]})
+    parts = whole.in_passes(2)
+    larger, smaller = rows.tally_passes(whole, parts, draws=draws, mass=1 / 7, rng=np.random.default_rng(8))
+    assert larger.sum() == smaller.sum() == draws
+    assert [larger.size, smaller.size] == [part.statistic.outcomes for part in parts] == [7, 5]
+    assert np.abs(larger - draws / 7).max() < SIGMAS * (draws / 7) ** 0.5
+    assert np.abs(smaller[1:] - draws / 7).max() < SIGMAS * (draws / 7) ** 0.5
+
+
+@pytest.mark.parametrize("reason", ["units", "blocks"])
+def test_where_they_are_not_read_together_they_are_tallied_one_by_one(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason == "blocks":
+        monkeypatch.setattr(local, "_BLOCK", 100)
+    rows = hf.open(TABLE, unit="u" if reason == "units" else None)
+    whole = asked(rows.schema, ASKED[0])
+    parts = whole.in_passes(3)
+    found = rows.tally_passes(whole, parts, draws=DRAWS, mass=0.01, rng=np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    for counts, part in zip(found, parts, strict=True):
+        assert counts.tolist() == rows.tally(part, draws=DRAWS, mass=0.01, rng=rng).tolist()
+
+
+def test_a_source_around_another_sees_every_draw() -> None:
+    rows = CountingRows(hf.open(TABLE))
+    whole = asked(rows.schema, ASKED[0])
+    coins, parts = Coins(draws=DRAWS, mass=0.01), whole.in_passes(3)
+    releases = coins.release_passes(whole, parts, rows, np.random.default_rng(1))
+    assert [release.draws for release in releases] == [DRAWS] * 3
+    assert rows.evaluated == 3 * DRAWS
