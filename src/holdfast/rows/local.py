@@ -141,8 +141,10 @@ class LocalRows:
                 counts = tossed(values[number * draws : (number + 1) * draws], outcomes, rng)
             else:
                 counts = tossed(values, outcomes, rng, times[number])
-            found.append(randomized(one.of_whole(counts), mass, rng))
-        return found
+            found.append(one.of_whole(counts))
+        alike = [counts for counts in found if counts.size == found[0].size]  # all, or all but the last
+        fewer = [randomized(counts, mass, rng) for counts in found[len(alike) :]]
+        return [*randomized(np.array(alike), mass, rng), *fewer]
 
     def _tallied(
         self, query: Query, chosen: Indices | slice, first: int, draws: int, mass: float, rng: Generator

@@ -59,16 +59,22 @@ def test_each_pass_counts_its_own_rows(
         assert counts[1:].any() or part.groups[-1] in [("missing",), (9,)]
 
 
-def test_each_pass_is_randomized_among_its_own_outcomes() -> None:
-    """With so much mass, all of the larger pass is noise, and 5/7 of the smaller one; SIGMAS are rarely exceeded."""
+@pytest.mark.parametrize("last", [2, 3])  # groups of the last pass: fewer than of the first, or as many
+def test_each_pass_is_randomized_among_its_own_outcomes(last: int) -> None:
+    """With so much mass, all of a pass of three groups is noise, and 5/7 of one with two."""
     rows, draws = hf.open(TABLE), 70_000
-    whole = asked(rows.schema, {"query": "x > 2", "by": "s", "groups": ["a", "b", "c", "no", "none"]})
+    groups = ["a", "b", "c", "no", "none", "nothing"][: 3 + last]
+    whole = asked(rows.schema, {"query": "x > 2", "by": "s", "groups": groups})
     parts = whole.in_passes(2)
-    larger, smaller = rows.tally_passes(whole, parts, draws=draws, mass=1 / 7, rng=np.random.default_rng(8))
-    assert larger.sum() == smaller.sum() == draws
-    assert [larger.size, smaller.size] == [part.statistic.outcomes for part in parts] == [7, 5]
-    assert np.abs(larger - draws / 7).max() < SIGMAS * (draws / 7) ** 0.5
-    assert np.abs(smaller[1:] - draws / 7).max() < SIGMAS * (draws / 7) ** 0.5
+    first, second = rows.tally_passes(whole, parts, draws=draws, mass=1 / 7, rng=np.random.default_rng(8))
+    assert first.sum() == second.sum() == draws
+    assert [first.size, second.size] == [part.statistic.outcomes for part in parts] == [7, 2 * last + 1]
+    for noise in (first, second[1:]):
+        assert np.abs(noise - draws / 7).max() < SIGMAS * (draws / 7) ** 0.5
+    if last == 3:
+        assert first.tolist() != second.tolist()  # noise of its own
+    else:
+        assert second[0] > 2 * draws / 7  # draws outside, most of which stay
 
 
 @pytest.mark.parametrize("reason", ["units", "blocks"])
