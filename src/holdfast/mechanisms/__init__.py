@@ -20,8 +20,7 @@ from numpy.random import Generator
 
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Release, Statistic
-from holdfast.queries.groups import Grouped
-from holdfast.queries.query import Query
+from holdfast.queries.query import Composed, OnePass, Query
 from holdfast.registry import Registry
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -83,7 +82,7 @@ class InPasses(Protocol):
     """An optional ability of a mechanism that draws rows anew each time: to read rows of several passes together."""
 
     def release_passes(
-        self, whole: Grouped, passes: Sequence[Grouped], source: RowSource, rng: Generator
+        self, whole: Composed, passes: Sequence[OnePass], source: RowSource, rng: Generator
     ) -> Sequence[Release]:
         """Return what `release` does for each of the `passes` of the `whole`."""
         ...

@@ -25,8 +25,7 @@ from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Statistic, Tally
 from holdfast.mechanisms import MECHANISMS
-from holdfast.queries.groups import Grouped
-from holdfast.queries.query import Query
+from holdfast.queries.query import Composed, OnePass, Query
 from holdfast.rows.draws import Order
 from holdfast.rows.source import Passes, RowSource
 
@@ -58,7 +57,7 @@ class Coins:
         return self._released(query, source.tally(query, draws=self.draws, mass=self.mass, rng=rng))
 
     def release_passes(
-        self, whole: Grouped, passes: Sequence[Grouped], source: RowSource, rng: Generator
+        self, whole: Composed, passes: Sequence[OnePass], source: RowSource, rng: Generator
     ) -> list[Tally]:
         """Let the row source tally each pass; if it can, it reads the rows of all passes together."""
         if not hasattr(type(source), "tally_passes"):  # a source around another may have a `tally` of its own

@@ -14,7 +14,7 @@ from holdfast.queries.evaluate import RowFunction, booleans, nan_unless
 from holdfast.queries.histogram import Numbers, Position, places
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.node import literal_text
-from holdfast.queries.query import Composed, Function, RowValues, Values
+from holdfast.queries.query import Composed, Function, OnePass, RowValues, Values
 from holdfast.schema import Category
 
 OUTSIDE = 0  # the outcome of a row in no group; in group g, a zero is outcome 2g + 1 and a one is 2g + 2
@@ -80,7 +80,7 @@ class InGroups(Composed):
 
 
 @dataclass(frozen=True)
-class Grouped(InGroups):
+class Grouped(InGroups, OnePass):
     """A share or a mean by the values of one or more keys; a group is a tuple of values, one for each key."""
 
     inner: Share | Mean
@@ -104,7 +104,7 @@ class Grouped(InGroups):
         return self._passes[passes]
 
     def of_whole(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how often each outcome of this pass came up, from how often each of the whole question did."""
+        """Return the counts of its own groups; every other draw is outside."""
         own = counts[2 * self.first : 2 * (self.first + len(self.groups)) + 1].copy()
         own[OUTSIDE] = counts.sum() - own[1:].sum()
         return own

@@ -16,7 +16,7 @@ from holdfast.guarantees.statistic import OutcomeShares, SharesWithin, SomeShare
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.measures import Measure, encode_facts
 from holdfast.queries.node import literal_text
-from holdfast.queries.query import Composed, Direct, Function, RowValues, Values
+from holdfast.queries.query import Direct, Function, OnePass, RowValues, Values
 from holdfast.schema import Category, Column, Type
 
 Numbers = NDArray[np.int64]
@@ -234,7 +234,7 @@ class Bins(Measure):
 
 
 @dataclass(frozen=True)
-class SomeOutcomes(Composed):
+class SomeOutcomes(OnePass):
     """Some outcomes of a histogram, from `start` to `stop` - 1; the last outcome is all others."""
 
     histogram: Histogram | Bins
@@ -272,6 +272,12 @@ class SomeOutcomes(Composed):
         numbers: Values = self._numbers.take(outcomes)
         return numbers
 
+    def of_whole(self, counts: Numbers) -> Numbers:
+        """Return the counts of its own outcomes, and of all others."""
+        own = np.append(counts[self.start : self.stop], counts.sum())
+        own[-1] -= own[:-1].sum()
+        return own
+
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
         """The number of each outcome of the histogram."""
@@ -281,7 +287,7 @@ class SomeOutcomes(Composed):
 
 
 @dataclass(frozen=True)
-class HistogramWithin(Composed):
+class HistogramWithin(OnePass):
     """A histogram of the rows for which a condition is true; the last outcome is all other rows."""
 
     histogram: Histogram | Bins | SomeOutcomes
@@ -313,6 +319,11 @@ class HistogramWithin(Composed):
     def functions(self) -> tuple[Function, ...]:
         """The functions of the histogram, and the condition."""
         return (*self.histogram.functions, self.where)
+
+    def of_whole(self, counts: Numbers) -> Numbers:
+        """Return the counts of its own outcomes inside, and of all others; outside is outside."""
+        inside = self.histogram.of_whole(counts[:-1]) if isinstance(self.histogram, SomeOutcomes) else counts[:-1]
+        return np.append(inside, counts[-1])
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the number of the category per row; the last for rows outside."""

@@ -37,7 +37,7 @@ from holdfast.cached import cached_property
 from holdfast.guarantees.statistic import Statistic, Values
 from holdfast.schema import Type
 
-__all__ = ["Composed", "Direct", "Folded", "Function", "Packed", "Packing", "Query", "RowValues", "Values"]
+__all__ = ["Composed", "Direct", "Folded", "Function", "OnePass", "Packed", "Packing", "Query", "RowValues", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
@@ -176,6 +176,14 @@ class Composed(Query):
         for function in self.functions:
             steps += function.work
         return steps
+
+
+class OnePass(Composed):
+    """A query that may be one of several passes of a question, each about some of the outcomes of the whole."""
+
+    @abstractmethod
+    def of_whole(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how often each outcome of this pass came up, from how often each of the whole question did."""
 
 
 class Folded(Composed):

@@ -17,7 +17,7 @@ from holdfast.guarantees.guarantee import AnswerGuarantee
 from holdfast.guarantees.statistic import noise
 from holdfast.queries.build import build_histogram
 from holdfast.queries.histogram import Bins, Histogram, HistogramWithin, SomeOutcomes
-from holdfast.queries.query import Composed
+from holdfast.queries.query import Composed, OnePass
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, AnyAnswer, Record, answers_of, as_timestamp, estimate_of
 from holdfast.questions.estimate import Estimate, common_scale, interval_bar, labeled_lines, write_scale
@@ -153,7 +153,10 @@ def histogram(
     draws, passes = context.draws(built, rows_per_query), _passes(built, context.answering)
 
     def run(drawing: Drawing) -> Result:
-        found = [estimate for one in passes for estimate in drawing.estimates(one, draws)]
+        releases = drawing.release_passes(built, passes, draws) if passes else [drawing.release(built, draws)]
+        asked: Sequence[Composed] = passes or (built,)
+        released = zip(asked, releases, strict=True)
+        found = [estimate for one, release in released for estimate in drawing.certify(one, release)]
         pairs = zip(built.labels, found, strict=True)
         return {"categories": [{"category": label, **estimate.to_json()} for label, estimate in pairs]}
 
@@ -164,15 +167,15 @@ def histogram(
     return context.naming_published(question, counted.value.columns)
 
 
-def _passes(built: Histogram | Bins | HistogramWithin, answering: AnswerGuarantee) -> list[Composed]:
-    """Return what each pass asks, with few enough outcomes, or one with all if that took too many passes.
+def _passes(built: Histogram | Bins | HistogramWithin, answering: AnswerGuarantee) -> Sequence[OnePass]:
+    """Return what each of several passes asks, with few enough outcomes; none if one pass asks for all.
 
     Very many passes would take so much of the budget that no later answer said anything; one pass may be mostly noise,
     and is then refused.
     """
     most = answering.most_at_once
     if built.statistic.outcomes <= most:
-        return [built]
+        return ()
     counted, where = (built.histogram, built.where) if isinstance(built, HistogramWithin) else (built, None)
     assert not isinstance(counted, SomeOutcomes)  # nobody builds a pass of a pass
     count, others = counted.statistic.outcomes, 1 if where is None else 2  # of each pass: all others, and rows outside
@@ -185,10 +188,10 @@ def _passes(built: Histogram | Bins | HistogramWithin, answering: AnswerGuarante
             raise noise(
                 count, MOST_PASSES * each, f" in {MOST_PASSES} passes", planned=answering.terms.answers > 0
             ) from None
-        return [built]
+        return ()
     edges = [count * place // number for place in range(number + 1)]
     some = [SomeOutcomes(counted, start, stop) for start, stop in pairwise(edges)]
-    return list(some) if where is None else [HistogramWithin(one, where) for one in some]
+    return some if where is None else [HistogramWithin(one, where) for one in some]
 
 
 HISTOGRAM = kind_of(histogram, HistogramAnswer)

@@ -22,8 +22,7 @@ from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
 from holdfast.mechanisms import MECHANISMS, InPasses, Mechanism
 from holdfast.queries.evaluate import silence
-from holdfast.queries.groups import Grouped
-from holdfast.queries.query import Query
+from holdfast.queries.query import Composed, OnePass, Query
 from holdfast.questions.estimate import Estimate, Interval, times, write_end
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -77,7 +76,7 @@ class Drawing:
         release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
         return release.repeated(times) if times > 1 else release
 
-    def release_passes(self, whole: Grouped, passes: Sequence[Grouped], draws: int) -> Sequence[Release]:
+    def release_passes(self, whole: Composed, passes: Sequence[OnePass], draws: int) -> Sequence[Release]:
         """Release what each of several passes gives, each with draws of its own."""
         mechanism = mechanism_of(self.guarantee)
         if len(passes) == 1 or self.most_draws is not None or not hasattr(mechanism, "release_passes"):

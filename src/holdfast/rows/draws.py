@@ -28,6 +28,7 @@ heads is its bias, rounded up at most to the next multiple of 2^-69.
 """
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
@@ -368,6 +369,16 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
     kept = rng.binomial(counts, 1.0 - replaced)
     anew = (counts - kept).sum(axis=-1)
     return np.asarray(kept + rng.multinomial(anew, _uniform(outcomes)), dtype=np.int64)
+
+
+def randomized_all(tallies: Sequence[Counts], mass: float, rng: Generator) -> list[Counts]:
+    """Randomize the counts of several tallies, those with equally many outcomes in one step."""
+    found = list(tallies)
+    for size in {counts.size for counts in tallies}:
+        alike = [place for place, counts in enumerate(tallies) if counts.size == size]
+        for place, counts in zip(alike, randomized(np.array([tallies[one] for one in alike]), mass, rng), strict=True):
+            found[place] = counts
+    return found
 
 
 @cache

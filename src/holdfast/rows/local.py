@@ -15,8 +15,7 @@ from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import silence
-from holdfast.queries.groups import Grouped
-from holdfast.queries.query import Composed, Folded, Packed, Packing, Query, Values
+from holdfast.queries.query import Composed, Folded, OnePass, Packed, Packing, Query, Values
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import Accepted, WholeUnit
 from holdfast.rows import draws as drawing
@@ -29,7 +28,7 @@ from holdfast.rows.draws import (
     Selection,
     WithReplacement,
     accepted,
-    randomized,
+    randomized_all,
     tallied,
     tallied_parts,
     tossed,
@@ -124,7 +123,7 @@ class LocalRows:
 
     @silence
     def tally_passes(
-        self, whole: Grouped, passes: Sequence[Grouped], *, draws: int, mass: float, rng: Generator
+        self, whole: Composed, passes: Sequence[OnePass], *, draws: int, mass: float, rng: Generator
     ) -> list[NDArray[np.int64]]:
         """Return what `tally` does for each pass, but read and evaluate the rows of all passes together."""
         total = draws * len(passes)
@@ -142,9 +141,7 @@ class LocalRows:
             else:
                 counts = tossed(values, outcomes, rng, times[number])
             found.append(one.of_whole(counts))
-        alike = [counts for counts in found if counts.size == found[0].size]  # all, or all but the last
-        fewer = [randomized(counts, mass, rng) for counts in found[len(alike) :]]
-        return [*randomized(np.array(alike), mass, rng), *fewer]
+        return randomized_all(found, mass, rng)
 
     def _tallied(
         self, query: Query, chosen: Indices | slice, first: int, draws: int, mass: float, rng: Generator

@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from holdfast.cached import cached_property
 from holdfast.guarantees.terms import NO_CAP, Amounts
-from holdfast.queries.groups import Grouped
-from holdfast.queries.query import Folded, Query, Values
+from holdfast.queries.query import Composed, Folded, OnePass, Query, Values
 from holdfast.rows.draws import (
     Indices,
     Selection,
@@ -179,7 +178,7 @@ class Passes(Protocol):
     """An optional ability of a row source: `tally` of several passes, whose rows it reads together."""
 
     def tally_passes(
-        self, whole: Grouped, passes: Sequence[Grouped], *, draws: int, mass: float, rng: Generator
+        self, whole: Composed, passes: Sequence[OnePass], *, draws: int, mass: float, rng: Generator
     ) -> list[NDArray[np.int64]]:
         """Return what `tally` does for each of the `passes` of the `whole`; each has draws of its own."""
         ...
