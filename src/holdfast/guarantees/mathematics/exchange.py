@@ -13,6 +13,7 @@ L2, rho) are fixed in advance, from n, B, a and beta alone; s may be any number.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, log, sqrt
 from typing import Any
 
@@ -164,13 +165,13 @@ def lo(x: float, J: float, *, identical: bool = True) -> float:
 def interval(mean: tuple[float, float], J: float, *, identical: bool = True) -> tuple[float, float]:
     """Return `lo` of the lower and `hi` of the upper end of an interval for the posterior mean."""
     if identical:
-        return _roots(mean[0], mean[1], J, 1.0, True)
+        return _roots(mean[0], mean[1], _equation_of_shares(J, True))
     if not J <= MOST_ALIKE:
-        (bottom, top), reach = _roots(mean[0], mean[1], J, 1.0, False), float(worst_case(J, identical=False))
+        (bottom, top), reach = _roots(*mean, _equation_of_shares(J, False)), float(worst_case(J, identical=False))
         return max(bottom, mean[0] - reach), min(top, mean[1] + reach)
     (low, high), square = mean, J * J
     most = 1 - square
-    bottom, top = _roots(low if low < most else most, high if high > square else square, J, 1.0, True)
+    bottom, top = _roots(low if low < most else most, high if high > square else square, _equation_of_shares(J, True))
     return bottom if bottom >= square else 0.0, top if top <= most else 1.0
 
 
@@ -191,28 +192,43 @@ def _mirrored(ends: Any) -> Any:
     return np.array((ends[0], ONE - ends[1]))
 
 
-def _roots(low: float, high: float, J: float, r: float, identical: bool) -> tuple[float, float]:
-    """Return the smaller root p of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J) for x = `low`, and the larger for `high`.
+Equation = tuple[float, float, float, float, float, float, float]
 
-    They are rounded outward, and 0 or 1 if x is too near to that, also for J = inf. c is 0, or 1/2 for rows that are
-    not identical; r >= 1 is for groups. The smaller root comes from the product of both; both roots of
-    x^2 - Jx - cJ^2 are known.
+
+def _equation(J: float, r: float, identical: bool) -> Equation:
+    """Return what the roots p of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J) have in common for every x; for `_roots`.
+
+    c is 0, or 1/2 for rows that are not identical; r >= 1 is for groups.
     """
-    near, bottom, top = J * NEAREST[identical], 0.0, 1.0
-    below, above = low > near, high < 1 - near
-    if below or above:  # as `_leading_root`, written out, since most answers need nothing else of this module
-        kept, whole = 1 - J, J * r
-        lead, bend = kept + whole, 4 * J * (kept + r)
-        least = whole * whole + (0.0 if identical else 2 * J * J * lead)
-        if below:
-            x = low if low < 1.0 else 1.0
-            leading = kept * x + (whole + sqrt(least + bend * (x * (1 - x)))) / 2
-            bottom = (x - near) * (x + near - J) / leading / SAFE - ULP  # J may be rounded, and x next to it
-            bottom = bottom if bottom > 0.0 else 0.0
-        if above:
-            x = high if high > 0.0 else 0.0
-            top = (kept * x + (whole + sqrt(least + bend * (x * (1 - x)))) / 2) / lead * SAFE
-            top = top if top < 1.0 else 1.0
+    kept, whole = 1 - J, J * r
+    lead, bend = kept + whole, 4 * J * (kept + r)
+    least = whole * whole + (0.0 if identical else 2 * J * J * lead)
+    return J, J * NEAREST[identical], kept, whole, lead, bend, least
+
+
+@lru_cache(maxsize=64)
+def _equation_of_shares(J: float, identical: bool) -> Equation:
+    """Return the equation of shares of all rows: the same for all answers of a plan."""
+    return _equation(J, 1.0, identical)
+
+
+def _roots(low: float, high: float, equation: Equation) -> tuple[float, float]:
+    """Return the smaller root of the equation for x = `low`, and the larger for `high`.
+
+    They are rounded outward, and 0 or 1 if x is too near to that, also for J = inf. The smaller root comes from the
+    product of both; both roots of x^2 - Jx - cJ^2 are known.
+    """
+    J, near, kept, whole, lead, bend, least = equation
+    bottom, top = 0.0, 1.0
+    if low > near:  # both as `_leading_root`, written out, since most answers need nothing else of this module
+        x = low if low < 1.0 else 1.0
+        leading = kept * x + (whole + sqrt(least + bend * (x * (1 - x)))) / 2
+        bottom = (x - near) * (x + near - J) / leading / SAFE - ULP  # J may be rounded, and x next to it
+        bottom = bottom if bottom > 0.0 else 0.0
+    if high < 1 - near:
+        x = high if high > 0.0 else 0.0
+        top = (kept * x + (whole + sqrt(least + bend * (x * (1 - x)))) / 2) / lead * SAFE
+        top = top if top < 1.0 else 1.0
     return bottom, top
 
 
@@ -292,7 +308,7 @@ def group_range(mean: tuple[float, float], g: float, J: float, *, identical: boo
     if not g > J:
         return 0.0, 1.0
     k, r = J / g, most_over(g, J, identical=identical)
-    return _roots(mean[0], mean[1], k, r, identical)
+    return _roots(mean[0], mean[1], _equation(k, r, identical))
 
 
 def group_ranges(means: Any, shares: Any, J: float, *, identical: bool = True) -> Any:

@@ -28,7 +28,7 @@ from holdfast.guarantees.mathematics.concentration import (
     kl_upper,
     tangents,
 )
-from holdfast.guarantees.mathematics.shares import group_mean_range, group_share, level_among
+from holdfast.guarantees.mathematics.shares import debiased, group_mean_range, level_among
 
 PROOF = "groups.md"
 Interval = tuple[float, float]
@@ -92,10 +92,9 @@ def means_of_few(
         known, clopper_pearson_beside([ones[group] for group in known], inside, levels), strict=True
     ):
         means[group] = group_mean_range(theta, pi[group], mass=mass)
-    return [
-        (mean, (group_share(least, mass=mass, outcomes=each), group_share(most, mass=mass, outcomes=each)))
-        for mean, (least, most), each in zip(means, pi, outcomes, strict=True)
-    ]
+    each = zip(pi, outcomes, strict=True)
+    shares = [debiased(ends, outcomes=number, mass=mass, together=2) for ends, number in each]
+    return list(zip(means, shares, strict=True))
 
 
 @theorem("here (categories within a group)", proof=PROOF)

@@ -131,10 +131,11 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
     return debiased(clopper_pearson(count, ell, level), outcomes=outcomes, mass=mass)
 
 
-def debiased(ends: Interval, *, outcomes: int, mass: float) -> Interval:
-    """Return an interval for the share of an outcome among draws as one for its posterior mean, by `debias`."""
-    left = 1 - outcomes * mass
-    return clip((ends[0] - mass) / left), clip((ends[1] - mass) / left)
+def debiased(ends: Interval, *, outcomes: int, mass: float, together: int = 1) -> Interval:
+    """Return an interval for the share of an outcome, or of some `together`, as one for its posterior mean."""
+    left, low, high = 1 - outcomes * mass, ends[0] - together * mass, ends[1] - together * mass
+    low, high = low / left, high / left  # as `debias` and `group_share`; `clip`, written out
+    return (low if 0.0 < low < 1.0 else float(low >= 1.0)), (high if 0.0 < high < 1.0 else float(high >= 1.0))
 
 
 @theorem("here (conditional means)", proof="posterior.md")
@@ -173,11 +174,11 @@ def group_mean(
     >>> mean, least, round(most, 3)
     ((0.0, 1.0), 0.0, 0.033)
     """
-    pi = low, high = clopper_pearson(included, ell, level)
-    share = group_share(low, mass=mass, outcomes=outcomes), group_share(high, mass=mass, outcomes=outcomes)
-    if low <= 2 * mass:
+    pi = clopper_pearson(included, ell, level)
+    share = debiased(pi, outcomes=outcomes, mass=mass, together=2)
+    if pi[0] <= 2 * mass:
         return (0.0, 1.0), share
-    theta = clopper_pearson(ones, included, level_among(level, low, included, ell))
+    theta = clopper_pearson(ones, included, level_among(level, pi[0], included, ell))
     return group_mean_range(theta, pi, mass=mass), share
 
 
