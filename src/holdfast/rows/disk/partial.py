@@ -39,18 +39,18 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
         with suppress(FileExistsError):
             partial.mkdir(mode=0o700)
         try:
-            handle = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+            opened = _Opened(partial)
         except FileNotFoundError:
             continue  # just renamed by its owner
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            here = _is_at(partial, handle)
+            fcntl.flock(opened.number, fcntl.LOCK_EX)
+            here = opened.is_at(partial)
         except BaseException:  # interrupted while waiting
-            os.close(handle)
+            opened.close()
             raise
         if here:
             break
-        os.close(handle)  # the folder we waited for was finished and renamed: try again
+        opened.close()  # the folder we waited for was finished and renamed: try again
     interrupted = False
     try:
         yield partial
@@ -59,34 +59,63 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
         raise
     finally:
         # If our folder is not at this path it was renamed, and a folder that is there now belongs to another process.
-        if not (kept and interrupted) and _is_at(partial, handle):
-            shutil.rmtree(partial, ignore_errors=True)
-        os.close(handle)
+        try:
+            if not (kept and interrupted) and opened.is_at(partial):
+                _forget(partial)
+                shutil.rmtree(partial, ignore_errors=True)
+        finally:
+            opened.close()
 
 
-def _is_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
+class _Opened:
+    """A folder that is open; it is closed when nothing refers to this any more, if an interrupt prevented it before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the folder is still at this path."""
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self.number))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Release the lock, and close the folder."""
+        number, self.number = self.number, -1
+        if number >= 0:
+            try:
+                # A child that was forked meanwhile has the folder open, too, and would keep the lock.
+                fcntl.flock(number, fcntl.LOCK_UN)
+            finally:
+                os.close(number)
+
+    __del__ = close
+
+
+def _forget(partial: Path) -> None:
+    """Remove the note first of all: it may hold a secret, and nobody shall go on with what is half removed."""
+    with suppress(OSError):
+        (partial / _NOTE).unlink(missing_ok=True)
 
 
 def clear(partial: Path) -> None:
     """Remove leftovers of an earlier process."""
+    _forget(partial)
     for leftover in partial.iterdir():
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
     """Rename the complete partial folder to its final name; those who may read the file at `path` may read it."""
-    _sync(partial)
+    sync(partial)
     partial.chmod(_permissions(path))
     outdated = outdated_beside(folder)
     if folder.exists():  # else a process was killed right here, and only the folder it moved aside records the unit
         shutil.rmtree(outdated, ignore_errors=True)
         folder.rename(outdated)
     partial.rename(folder)
-    _sync(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(outdated, ignore_errors=True)
 
 
@@ -129,7 +158,8 @@ def replace_text(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Make durable which files a folder has."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
