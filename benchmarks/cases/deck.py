@@ -43,7 +43,8 @@ from benchmarks.measure import Found, Table, alternate, digits, main, medians, r
 import holdfast
 from holdfast.queries.build import build_mean
 from holdfast.randomness import Randomness
-from holdfast.rows.decks.deck import Deck, UsedFile
+from holdfast.rows.decks.deck import Deck
+from holdfast.rows.decks.used import UsedFile
 
 DRAWS = 12_000
 LINKS = 10

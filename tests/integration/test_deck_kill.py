@@ -4,7 +4,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.errors import BudgetExhausted, RowSourceError
+from holdfast.errors import BudgetExhausted, InvalidArgument, RowSourceError
 from holdfast.ledger import ledger as ledger_
 from holdfast.ledger.opening import forget_all
 from holdfast.rows import fingerprint
@@ -22,6 +22,7 @@ from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing, placing, sorting, supply
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
+from holdfast.rows.disk.folder import DIVISION
 from holdfast.session.session import Session
 from killed import NEVER, Ended, Forks
 from ledger_writer import environment
@@ -156,6 +157,151 @@ def test_whoever_goes_on_deals_the_same_cards(dealers: Dealers, table: Path, tmp
     for deck, expected in zip(decks, whole, strict=True):
         assert bytes_of(deck) == bytes_of(expected)
         assert {each.name for each in deck.iterdir()} == {"0001", "kept"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slices", [1, 2])
+def test_no_deck_that_opens_has_its_secret_beside_it(
+    dealers: Dealers, table: Path, tmp_path: Path, slices: int
+) -> None:
+    """Killed at every moment at the end, when the cards get their names."""
+    names = ["t.deck"] if slices == 1 else ["t-1-of-2.deck", "t-2-of-2.deck"]
+    how: dict[str, Any] = {"slices": slices, "checks": 0.1}
+    (tmp_path / "whole").mkdir()
+    events = dealers.whole(table, tmp_path / "whole" / "t.deck", secret="first", **how)
+    whole = [bytes_of(tmp_path / "whole" / name) for name in names]
+    secret, opened = b"first".ljust(32).hex().encode(), 0
+    for number in range(events - 12 * slices, events):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        dealers.killed(table, folder / "t.deck", number, secret="first", **how)
+        there = [name for name in names if (folder / name / "0001").exists()]
+        kept_secret = [each for each in folder.rglob("*.json") if each.name != DIVISION and secret in each.read_bytes()]
+        assert not (there and kept_secret), number
+        opened += bool(there)
+        dealers.whole(table, folder / "t.deck", **how)  # who goes on does not know the secret, and needs it no more
+        assert [bytes_of(folder / name) for name in names] == whole
+        assert not list(folder.rglob(".deal.partial"))
+        shutil.rmtree(folder)
+    assert opened
+
+
+def interrupted_before_names(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dealing, "swap_in", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            act()
+
+
+def test_cards_that_only_have_to_be_named_can_still_be_refused(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on after an interrupt may declare more columns, call the data otherwise, find less than was left."""
+    deck = tmp_path / "t.deck"
+
+    def begun() -> None:
+        shutil.rmtree(deck, ignore_errors=True)
+        interrupted_before_names(monkeypatch, lambda: deal(source, deck, cards=5_000))
+
+    source = tmp_path / "missing.parquet"
+    pl.read_parquet(table).with_columns(some=pl.when(pl.col("x") > 10).then(1.0)).write_parquet(source)
+    begun()
+    with pytest.raises(InvalidArgument, match="'some' has some"):
+        deal(source, deck, cards=5_000, complete=["some"])
+    assert not deck.exists()
+    begun()
+    made = deal(source, deck, cards=5_000, complete=["x"], name="other")
+    assert isinstance(made, Deck)
+    made.verify()
+    assert (made.name, Deck(deck).name) == ("other", "other")
+    assert [column.name for column in Deck(deck).schema if not column.nullable] == ["x"]
+    begun()
+    (deck / ".deal.partial" / "t.deck" / "manifest.json").unlink()
+    with pytest.raises(RowSourceError, match=r"so it is removed\. Deal again"):
+        deal(source, deck, cards=5_000)
+
+
+def test_a_slice_that_was_dealt_into_meanwhile_is_not_given_the_same_numbers(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deck = tmp_path / "t.deck"
+    deal(table, deck, cards=100, slices=2)
+    interrupted_before_names(monkeypatch, lambda: deal(table, deck, cards=200, slices=2, next=True))
+    deal(table, tmp_path / "t-2-of-2.deck", cards=50, next=True)
+    decks = deal(table, deck, cards=200, slices=2, next=True)
+    assert isinstance(decks, list)
+    assert [deck.cards for deck in decks] == [range(300), range(350)]
+    for deck in decks:
+        deck.verify()
+
+
+@pytest.mark.slow
+def test_interrupts_at_any_moment_change_no_card(table: Path, tmp_path: Path, seed: int) -> None:
+    """In one process, which goes on, as a notebook does; some are interrupted again while they end."""
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(table), str(tmp_path), str(seed)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 20
+
+
+INTERRUPTED = """
+import faulthandler, random, secrets, shutil, signal, sys, threading, time
+from pathlib import Path
+from holdfast.errors import RowSourceError
+from holdfast.rows import fingerprint
+from holdfast.rows.decks import cards, sorting
+from holdfast.rows.decks.deal import deal
+
+faulthandler.dump_traceback_later(100, exit=True)
+cards.CHUNK = 10_000
+fingerprint._MOST_DISTINCT = 70
+sorting.MOST = sorting.LEAST = 1_000
+sorting._RUN = 1
+secrets.token_bytes = lambda count: b"first".ljust(count)
+table, folder, chance, interrupted = sys.argv[1], Path(sys.argv[2]), random.Random(int(sys.argv[3])), 0
+
+def bytes_of(folder):
+    return {file.name: file.read_bytes() for file in (folder / "0001").glob("*.npy")}
+
+whole, deck = folder / "whole.deck", folder / "t.deck"
+deal(table, whole, cards=5_000, name="t")
+begin = time.perf_counter()
+deal(table, deck, cards=5_000)
+took = time.perf_counter() - begin
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for _ in range(25):
+    shutil.rmtree(deck)
+    for _ in range(10):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1e-4 + took * chance.random(), chance.choice([0, 0.001, 0.01]))
+            try:
+                deal(table, deck, cards=5_000)
+            finally:
+                while signal.getitimer(signal.ITIMER_REAL)[0]:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                    except KeyboardInterrupt:
+                        pass
+            break
+        except KeyboardInterrupt:
+            interrupted += 1
+        except RowSourceError as problem:  # it was done when it was interrupted
+            assert "is there already" in str(problem), problem
+            break
+        while [each for each in threading.enumerate() if each.name == "holdfast deal"]:
+            time.sleep(0.001)  # those that were interrupted while they began end by themselves
+    else:
+        deal(table, deck, cards=5_000)
+    assert bytes_of(deck) == bytes_of(whole)
+print(interrupted)
+"""
 
 
 def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
@@ -296,7 +442,10 @@ def test_what_was_left_and_changed_is_noticed(dealers: Dealers, table: Path, tmp
                 opened.truncate(file.stat().st_size // 2 if change == "cut" else 0)
         again = dealers.deal(table, deck)
         if again.code:
-            assert "Remove .deal.partial" in again.error, (name, change, again.error)
+            assert "so it is removed. Deal again." in again.error, (name, change, again.error)
+            assert not (deck / ".deal.partial").exists()
+            dealers.whole(table, deck)
+            must_be_whole(deck, 1)
             said += 1
         else:
             must_be_whole(deck, 1)
@@ -390,7 +539,7 @@ ASKER = """
 import os
 from holdfast.ledger import ledger
 from holdfast.rows.decks.deck import Cards
-from holdfast.rows.decks.deck import UsedFile
+from holdfast.rows.decks.used import UsedFile
 from holdfast.session.session import Session
 from killed import count_events
 

@@ -20,7 +20,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.optimize.objective import Interval, Ranges, Rows, Vector, with_zero
 from holdfast.queries.build import build_mean, declare_once
 from holdfast.queries.query import Packed, Packing, Query
-from holdfast.rows.columns import BufferPool
+from holdfast.rows.buffers import BufferPool
 from holdfast.schema import Schema, Type
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ decks          draws made beforehand: cards, each for one question; engines: Spa
 draws          which rows are drawn; turning their values into outcomes, tossed and randomized
 units          rows that belong together: how they are grouped, and which row represents a unit
 columns        a column at rest: types and layouts
+buffers        memory that is used again
 scans          tables read in batches of so many rows and bytes: files, streams, lakes, databases
 fingerprint    one hash for the content, wherever it is stored
 """

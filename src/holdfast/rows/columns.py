@@ -8,8 +8,6 @@
 Missing values are marked in a separate array of booleans, which exists only if there are any.
 """
 
-import sys
-import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +21,7 @@ from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.query import Function
+from holdfast.rows.buffers import BufferPool
 from holdfast.rows.draws import Indices
 from holdfast.schema import Type
 
@@ -159,37 +158,6 @@ def _way_out(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Null):
         return "drop it: every value is missing"
     return "drop it or convert it to text first"
-
-
-def _references_when_unused() -> int:
-    """Return how many references this Python counts for an array that only a dict and a local name refer to."""
-    kept = {0: np.empty(0)}
-    memory = kept.get(0)
-    return sys.getrefcount(memory)
-
-
-_UNUSED = _references_when_unused()
-
-
-class BufferPool(threading.local):
-    """Memory that successive evaluations on this thread write into, so that no page is faulted in twice."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, np.dtype[Any]], NDArray[Any]] = {}
-        self._used = 0
-
-    def reset(self) -> None:
-        """Start over: all memory handed out before may be handed out again, unless it is still referenced."""
-        self._used = 0
-
-    def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return an array whose content is undefined."""
-        key = (self._used, dtype)
-        self._used += 1
-        memory = self._kept.get(key)
-        if memory is None or memory.size < count or sys.getrefcount(memory) > _UNUSED:
-            memory = self._kept[key] = np.empty(count, dtype)
-        return memory[:count]
 
 
 _BYTES = 256  # how many values a byte has

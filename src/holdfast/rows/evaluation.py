@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from holdfast.queries.evaluate import Expression, booleans
 from holdfast.queries.query import Function, RowValues
-from holdfast.rows.columns import BufferPool, CodedText, Numbers, StoredColumn, take_into
+from holdfast.rows.buffers import BufferPool
+from holdfast.rows.columns import CodedText, Numbers, StoredColumn, take_into
 from holdfast.rows.draws import Indices, counts_of
 from holdfast.schema import Type
 

@@ -23,7 +23,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.columns import BufferPool, Storage, code_type
+from holdfast.rows.buffers import BufferPool
+from holdfast.rows.columns import Storage, code_type
 from holdfast.rows.disk.array_files import BlockHashes, FileEntry
 from holdfast.rows.draws import mix
 

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.columns import BufferPool, Storage
+from holdfast.rows.buffers import BufferPool
+from holdfast.rows.columns import Storage
 from holdfast.rows.disk.array_files import Incomplete
 from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest, Digested

@@ -36,7 +36,8 @@ from holdfast.ledger.witness import DEALT, Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.node import with_article
 from holdfast.rows.decks.dealt import decks_beside, decks_of, table_ledger, tables_of, witness_of
-from holdfast.rows.decks.deck import Deck, Mark
+from holdfast.rows.decks.deck import Deck
+from holdfast.rows.decks.used import Mark
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import EXPLORE

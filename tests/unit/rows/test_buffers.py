@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from holdfast.rows import local
-from holdfast.rows.columns import BufferPool
+from holdfast.rows.buffers import BufferPool, SharedPool
 from holdfast.rows.open import open_rows
 from plain_query import PlainQuery
 
@@ -62,6 +62,37 @@ def test_threads_have_pools_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert len(set(places)) == 2
+
+
+def test_shared_memory_is_used_again_once_nothing_refers_to_it() -> None:
+    pool, kind = SharedPool(), np.dtype(np.int64)
+    first, second = pool(kind, 10), pool(kind, 10)
+    assert not np.shares_memory(first, second)
+    place, bytes_of_it = address(first), first[2:5].data
+    del first
+    assert address(pool(kind, 10)) != place  # the bytes still refer to it
+    del bytes_of_it
+    assert address(pool(kind, 8)) == place
+    assert address(pool(np.dtype(np.float64), 8)) != place
+
+
+def test_what_another_thread_holds_of_shared_memory_is_not_used_again() -> None:
+    pool, wrong = SharedPool(), []
+
+    def work(number: int) -> None:
+        for count in range(1, 500):
+            mine = pool(np.dtype(np.int64), count)
+            mine[:] = number
+            if not (mine == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(pool._kept[np.dtype(np.int64)]) <= 4
 
 
 def test_blocks_of_one_tally_share_their_memory(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

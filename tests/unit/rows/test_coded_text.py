@@ -12,7 +12,8 @@ import holdfast as hf
 from holdfast.queries.build import build_difference, build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
 from holdfast.rows import draws, evaluation, memory
-from holdfast.rows.columns import TEXT, BufferPool, CodedText, PackedText, SeriesText
+from holdfast.rows.buffers import BufferPool
+from holdfast.rows.columns import TEXT, CodedText, PackedText, SeriesText
 from holdfast.rows.disk.column_writer import TextFiles
 from holdfast.rows.draws import AllRows, counts_of
 from holdfast.schema import Type

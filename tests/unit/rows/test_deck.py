@@ -3,6 +3,8 @@
 import ctypes
 import errno
 import os
+import random
+import secrets
 import shutil
 import tracemalloc
 from collections import Counter
@@ -24,10 +26,12 @@ from holdfast.queries.build import build_mean
 from holdfast.rows import fingerprint as content_
 from holdfast.rows.columns import PackedText
 from holdfast.rows.decks import cards as cards_
-from holdfast.rows.decks import dealing, placing, sorting
+from holdfast.rows.decks import dealing, sorting
+from holdfast.rows.decks import threads as threads_
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.deck import Cards, Deck
 from holdfast.rows.decks.sorting import Runs, in_order
+from holdfast.rows.disk import offsets
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.fingerprint import Coder, Content
@@ -410,7 +414,7 @@ def test_a_lack_of_room_is_told_before_the_first_card(table: Path, monkeypatch: 
         return -1
 
     dealt: list[object] = []
-    monkeypatch.setattr(placing, "_fallocate", lacks)
+    monkeypatch.setattr(offsets, "_fallocate", lacks)
     monkeypatch.setattr(Runs, "prepare", lambda *args: dealt.append(args))
     with pytest.raises(RowSourceError, match=r"^Cannot write .*events\.deck: No space left on device\."):
         deal(table, table.with_name("events.deck"), cards=100)
@@ -426,12 +430,59 @@ def test_where_room_cannot_be_taken_at_once_a_deck_is_dealt_all_the_same(
         ctypes.set_errno(errno.EOPNOTSUPP)
         return -1
 
-    monkeypatch.setattr(placing, "_fallocate", refuses if there else None)
+    monkeypatch.setattr(offsets, "_fallocate", refuses if there else None)
     made = deal(table, table.with_name("events.deck"), cards=2_000)
     assert isinstance(made, Deck)
     made.verify()
     cards = frame_of(made)
     assert cards.equals(pl.read_parquet(table)[cards["id"]])
+
+
+def test_room_is_asked_for_again_after_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files without room would be found full in the middle of a deal."""
+    problems, lengths = [errno.EINTR, errno.EINTR], []
+
+    def interrupted(*args: object) -> int:
+        if problems:
+            ctypes.set_errno(problems.pop())
+            return -1
+        return 0
+
+    monkeypatch.setattr(offsets, "_fallocate", interrupted)
+    monkeypatch.setattr(os, "ftruncate", lambda *args: lengths.append(args))
+    offsets.make_room(3, 100)
+    assert not problems
+    assert not lengths
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_cards_are_the_same_whatever_the_threads_and_what_takes_long(
+    table: Path, monkeypatch: pytest.MonkeyPatch, seed: int, count: int
+) -> None:
+    chance, found = random.Random(seed), []
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: b"secret".ljust(size))
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "0" * 2 * size)
+    monkeypatch.setattr(cards_, "CHUNK", 300)
+    monkeypatch.setattr(sorting, "MOST", 400)
+    monkeypatch.setattr(sorting, "_CACHED", 100)
+    monkeypatch.setattr(content_, "_MOST_DISTINCT", ROWS // 2)  # texts stop being coded halfway
+
+    def slowly(work: Any) -> Any:
+        def slow(*args: object) -> Any:
+            sleep(chance.choice([0, 0, 0.003]))
+            return work(*args)
+
+        return slow
+
+    for threads, slow in ((2, False), (count, True)):
+        for module in (threads_, dealing):
+            monkeypatch.setattr(module, "THREADS", threads)
+        for name in ("prepare", "_write", "_sorted") if slow else ():
+            monkeypatch.setattr(Runs, name, slowly(getattr(Runs, name)))
+        path = table.with_name(f"{slow}.deck")
+        deal(table, path, cards=4_000, name="t", distinct=True)
+        found.append({each.name: each.read_bytes() for each in (path / "0001").iterdir()})
+    assert found[0] == found[1]
 
 
 def test_nothing_is_read_ahead_once_the_runs_are_closed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ from holdfast.rows.decks import cards as cards_
 from holdfast.rows.decks import dealing, sorting, supply
 from holdfast.rows.decks.deal import deal
 from holdfast.rows.decks.dealing import Job
-from holdfast.rows.decks.deck import KEPT, Deck, Mark
+from holdfast.rows.decks.deck import KEPT, Deck
 from holdfast.rows.decks.supply import Division, KeptRows
+from holdfast.rows.decks.used import Mark
 from holdfast.rows.scans.files import FileScan
 from holdfast.session.beside import witnesses_beside, witnesses_of_a_restore
 

@@ -25,7 +25,8 @@ from holdfast.ledger.store import START
 from holdfast.process import this_process
 from holdfast.rows.decks import deck as deck_module
 from holdfast.rows.decks.deal import deal
-from holdfast.rows.decks.deck import Deck, Mark
+from holdfast.rows.decks.deck import Deck
+from holdfast.rows.decks.used import Mark
 
 ROWS = 20_000
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here

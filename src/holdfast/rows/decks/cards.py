@@ -192,6 +192,19 @@ def chunks(batches: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]
         yield pl.concat(waiting)
 
 
+def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of `cards`, one card after another, and how many each has; `lengths` are those of all cards.
+
+    >>> rows, each = rows_of_cards(np.array([1, 3, 2]), np.array([1, 0, 1]))
+    >>> rows.tolist(), each.tolist()
+    ([1, 2, 3, 0, 1, 2, 3], [3, 1, 3])
+    """
+    each = lengths.take(cards)
+    ends = np.cumsum(each)
+    shift = (np.cumsum(lengths) - lengths).take(cards) - (ends - each)
+    return np.repeat(shift, each) + np.arange(ends[-1] if ends.size else 0), each
+
+
 COINS = "coins"  # the mechanism that draws with replacement
 DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of distinct rows, or of rows that may repeat
 _NEVER = log(1e22)

@@ -1,16 +1,15 @@
 """One deal, from a table to decks: keep some rows for checks, deal, sort, write; or resume an interrupted deal.
 
-Every deal has a new secret, from which the places of cards are derived; it is deleted when the deck is finished. Until
-then it is stored beside the runs, so that the same call resumes a deal that was interrupted or killed, and deals the
-same cards.
+Every deal has a new secret, from which the places of cards are derived. It is stored beside the runs, so that the same
+call resumes a deal that was interrupted or killed, and deals the same cards. It is forgotten when all cards are durable
+and none has its final name yet: so a deck that opens has no secret beside it, whatever killed the deal.
 """
 
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -24,23 +23,28 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.rows.columns import TEXT, Storage, storage_named
 from holdfast.rows.decks.cards import PLACE, ROW, Chance, chunk_for, rate_for
 from holdfast.rows.decks.deck import KEPT, deals_in
-from holdfast.rows.decks.placing import THREADS, Placing, ahead, incomplete
+from holdfast.rows.decks.placing import Placing
 from holdfast.rows.decks.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.decks.supply import Chunk, Division, KeptRows, Supply, by_unit, counted, keep, put
+from holdfast.rows.decks.threads import THREADS, Threads, ahead
+from holdfast.rows.disk.array_files import Incomplete
 from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import Dealt, Manifest
 from holdfast.rows.disk.ingest import Together, vouch
-from holdfast.rows.disk.partial import Note, clear, reported, swap_in
+from holdfast.rows.disk.partial import Note, clear, reported, swap_in, sync
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.fingerprint import Coder, Joined, Part
 from holdfast.rows.scans.scan import Origin, Scan
 
-_FORMAT = 7  # the version of the dealing procedure: another one would deal other cards
+_FORMAT = 8  # the version of the dealing procedure: another one would deal other cards
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What is needed to resume a deal; `deck` is its public name."""
+    """What is needed to resume a deal; `deck` is its public name.
+
+    The secret is empty once all cards are durable: then they only have to be named.
+    """
 
     deck: str
     secret: str = field(repr=False)
@@ -64,7 +68,7 @@ class InOrder:
         found = self._path.read_bytes() if self._path.exists() else b""
         ranges = int.from_bytes(found[:8], "little")
         if found != _twice(ranges):
-            raise incomplete()
+            raise Incomplete
         return ranges
 
     def note(self, ranges: int) -> None:
@@ -104,6 +108,10 @@ class Job:
         note = Note(self.work, self.scan, before, ["cards", _FORMAT, *asked])
         try:
             self._run(before, note, next, engine, scratch)
+        except Incomplete:
+            raise RowSourceError(
+                "What an interrupted deal had left was incomplete or had been changed, so it is removed. Deal again."
+            ) from None
         except BaseException:
             if engine is not None or note.read() is None:  # nobody could resume it
                 shutil.rmtree(self.work, ignore_errors=True)
@@ -113,17 +121,19 @@ class Job:
         found = note.read() if engine is None else None
         begun = None if found is None else Begun(**found)
         message, known = "", note.known and engine is None
+        if begun is not None and not begun.secret:
+            firsts = self._firsts(begun, next)
+            if all(self._first_written(path) == first for path, first in firsts.items()):
+                self._name(firsts)
+                return
+            begun = None  # somebody dealt into one of the slices meanwhile
         if begun is None:
             if any(self.work.iterdir()):
                 why = "it is not the same deal" if note.path.exists() else "no card had been dealt"
                 why = why if known else "nobody can say whether the rows are still the same"
                 message = f"An earlier, unfinished deal could not be resumed, since {why}: everything was dealt again."
             clear(self.work)
-        firsts = {
-            path: first_card(path, next)
-            for path in self.paths
-            if begun is None or not any(_dealt(each).deal == begun.deck for each in deals_in(path))
-        }
+        firsts = self._firsts(begun, next)
         (self.work / "runs").mkdir(exist_ok=True)
         if self.unit is None:
             supply = counted(self.scan, self.work, self._reading)
@@ -157,9 +167,22 @@ class Job:
                         which = f"{i + 1} of {len(self.paths)}"
                         kept_count = 0 if kept is None else kept.division.kept
                         dealt = Dealt(all_drawn, fingerprint, firsts[path], which, begun.deck, kept_count, order)
+                        if self._is_written(path, dealt):
+                            advance(self.count)
+                            continue
                         done = 0 if runs.placing is None else self._in_order(path).read()
                         with closing(runs.ordered(secret, advance, i * per, (i + 1) * per, done)) as ordered:
                             self._write(runs, ordered, path, dealt, done)
+        self._forget(begun, note)
+        self._name(firsts)
+
+    def _firsts(self, begun: Begun | None, next: bool) -> dict[Path, int]:
+        """Return the number of the first card in every deck, except those that this deal is already in."""
+        return {
+            path: first_card(path, next)
+            for path in self.paths
+            if begun is None or not any(_dealt(each).deal == begun.deck for each in deals_in(path))
+        }
 
     def _deal_here(
         self,
@@ -190,9 +213,10 @@ class Job:
             drawn = chance.ranged(number, chunk.height if lengths is None else lengths.size, ranges)
             return runs.prepare(runs.coder.parts(chunk), chunk.height, drawn, lengths)
 
-        for piece in ahead(prepared, supply.chunks(chance.chunk, done, reading)):
-            runs.collect(piece)
-            advance(piece.rows)
+        with closing(ahead(prepared, supply.chunks(chance.chunk, done, reading))) as pieces:
+            for piece in pieces:
+                runs.collect(piece)
+                advance(piece.rows)
         runs.finish()
         return begun, runs
 
@@ -265,8 +289,6 @@ class Job:
         return begun
 
     def _write(self, runs: Runs, ordered: Iterator[Block], path: Path, dealt: Dealt, done: int) -> None:
-        target = path / f"{_number(path):04d}"
-        path.mkdir(parents=True, exist_ok=True)
         partial = self._partial(path)
         partial.mkdir(mode=0o700, exist_ok=True)
         columns: list[ColumnFiles] = []
@@ -281,9 +303,9 @@ class Job:
                     if storage is TEXT
                     else NumberFiles(partial, i, name, storage, over=runs.placing is not None)
                 )
-            with ThreadPoolExecutor(THREADS) as pool:  # hashing takes as long as sorting
+            with closing(Threads(THREADS)) as threads:  # hashing takes as long as sorting
                 for number, block in enumerate(_first_cards(ordered, self.count), 1):
-                    list(pool.map(_append, columns, block.columns, repeat(sorted_)))
+                    threads.each(_append, columns, block.columns, repeat(sorted_))
                     if together is not None and block.lengths is not None:
                         together.starts.append(block.lengths)
                     if runs.placing is not None and number > done:
@@ -292,7 +314,7 @@ class Job:
                     column.missing = missing
                     if isinstance(column, TextFiles) and column.layout == "coded":
                         column.take_dictionary(sorted_[column.digest.name][0])
-                list(pool.map(lambda column: column.close(), columns))  # wait for the disk in parallel
+                threads.each(lambda column: column.close(), columns)  # wait for the disk in parallel
             if together is not None:
                 together.starts.close()
         finally:
@@ -301,9 +323,42 @@ class Job:
             if together is not None:
                 together.starts.abandon()
         vouch(self.scan, self.origin, columns, partial, self.complete, dealt, together)
-        if dealt.kept and not deals_in(path):  # only now, when nothing can be refused any more
-            put(self.work / KEPT, path / KEPT, self.scan.path)
-        swap_in(self.scan.path, partial, target)
+
+    def _is_written(self, path: Path, dealt: Dealt) -> bool:
+        """Whether an earlier process wrote these cards, all of them."""
+        try:
+            found = Manifest.read(self._partial(path))
+        except RowSourceError:
+            return False
+        return (found.dealt, found.source) == (dealt, self.origin)
+
+    def _first_written(self, path: Path) -> int:
+        try:
+            return _dealt(self._partial(path)).first
+        except RowSourceError:
+            raise Incomplete from None
+
+    def _forget(self, begun: Begun, note: Note) -> None:
+        """Forget the secret, and remove what is not part of the decks."""
+        note.write(asdict(replace(begun, secret="")))
+        sync(self.work)
+        needed = {note.path, self.work / KEPT, *map(self._partial, self.paths)}
+        for each in self.work.iterdir():
+            if each not in needed:
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+    def _name(self, paths: Collection[Path]) -> None:
+        """Give cards that are durable their final names: from then on, they are in the decks."""
+        for path in paths:  # refuse before the first one has its name: who wrote them may have declared less
+            found = Manifest.read(self._partial(path))
+            declared = replace(found, source=self.origin).declared(self.complete)
+            if declared != found:
+                declared.write(self._partial(path))
+        for path in paths:
+            path.mkdir(parents=True, exist_ok=True)
+            if _dealt(self._partial(path)).kept and not deals_in(path):
+                put(self.work / KEPT, path / KEPT, self.scan.path)
+            swap_in(self.scan.path, self._partial(path), path / f"{_number(path):04d}")
 
     def _keep(self, supply: Supply) -> KeptRows | None:
         """Keep rows for checks: the same as for earlier cards, if there are any; None if no rows are kept."""

@@ -23,7 +23,8 @@ import numpy as np
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.ledger import FileWitness, content_of, file_beside
 from holdfast.rows.decks.cards import ROW
-from holdfast.rows.decks.deck import USED, Deck, UsedFile, deals_in
+from holdfast.rows.decks.deck import Deck, deals_in
+from holdfast.rows.decks.used import USED, UsedFile
 from holdfast.rows.disk.folder import FolderRows, Manifest
 from holdfast.rows.fingerprint import Content
 from holdfast.rows.local import LocalRows

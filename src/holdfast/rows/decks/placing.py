@@ -7,108 +7,24 @@ half of the pages are overwritten instead of newly allocated, which is most of t
 
 Until a range is in order, it is stored further back in the file, by the size of the largest range. So writing a range
 in order never overwrites one that is not yet in order, and a process killed in the middle of a range loses nothing.
-
-Threads do such work before its results are needed (`ahead`) or while the caller continues (`Behind`), in memory that is
-reused (`Memory`).
 """
 
-import ctypes
-import errno
 import os
-import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import RowSourceError
+from holdfast.rows.buffers import SharedPool
 from holdfast.rows.columns import Storage
-from holdfast.rows.disk.array_files import HEADER
+from holdfast.rows.decks.threads import at_once
+from holdfast.rows.disk.array_files import HEADER, Incomplete
 from holdfast.rows.disk.folder import file_name
+from holdfast.rows.disk.offsets import make_room, read_into, write_at
 from holdfast.rows.fingerprint import Part
-
-THREADS = 2
-Item = TypeVar("Item")
-Made = TypeVar("Made")
-
-
-def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made, None, None]:
-    """Yield the result for each item, in order, while threads work on the next items."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        waiting: deque[Future[Made]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-class Behind:
-    """One background thread that does one task at a time, while the caller continues."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1)
-        self._last: Future[None] | None = None
-
-    def do(self, work: Callable[[], None]) -> None:
-        """Wait for the task before, raising its error if it failed; then start this one."""
-        self.wait()
-        self._last = self._pool.submit(work)
-
-    def wait(self) -> None:
-        """Wait until the last task is done; raises its error if it failed."""
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
-
-    def close(self) -> None:
-        """Wait for the last task, ignoring its errors, so that nothing runs after the caller has left."""
-        self._pool.shutdown()
-
-
-class Memory:
-    """Arrays that are reused once nothing refers to them any more: allocating new ones costs more than filling them."""
-
-    def __init__(self) -> None:
-        self._kept: dict[np.dtype[Any], list[NDArray[Any]]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return an array whose content is undefined. Thread-safe."""
-        with self._lock:
-            kept = self._kept.setdefault(dtype, [])
-            free = [i for i in range(len(kept)) if sys.getrefcount(kept[i]) <= _UNUSED]
-            fits = [i for i in free if kept[i].size >= count]
-            if fits:
-                return kept[min(fits, key=lambda i: kept[i].size)][:count]
-            if free:  # too small: replace it
-                del kept[free[-1]]
-            kept.append(np.empty(count + count // 16, dtype))
-            return kept[-1][:count]
-
-    def take(self, values: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-        """Return values by their indices, all of which must be in range."""
-        # mode="clip" writes straight into `out`; the default mode would use a temporary copy, to fail cleanly
-        return values.take(indices, out=self(values.dtype, indices.size), mode="clip")
-
-
-def _references_when_unused() -> int:
-    """Return how many references this Python counts for an array that only a list refers to."""
-    kept = [np.empty(0)]
-    return sys.getrefcount(kept[0])
-
-
-_UNUSED = _references_when_unused()
-
-
-_AT_ONCE = 1_000  # pieces per write call; the system allows 1,024
 
 
 class Placing:
@@ -137,7 +53,7 @@ class Placing:
         sizes: NDArray[np.int64],
         filled: NDArray[np.int64],
         kept: int,
-        memory: Memory,
+        memory: SharedPool,
     ) -> None:
         self._folders, self._sizes, self._filled, self._kept, self._memory = folders, sizes, filled, kept, memory
         self._per = sizes.size // len(folders)
@@ -164,7 +80,7 @@ class Placing:
             for i, dtype in self._types.items():
                 with self._opened(i, "values", which, os.O_RDONLY) as file:
                     if os.fstat(file).st_size < self._length(which, dtype.itemsize):
-                        raise incomplete()
+                        raise Incomplete
 
     def write(self, columns: Mapping[int, Sequence[Part]], cuts: Sequence[NDArray[np.int64]]) -> set[int]:
         """Write the cards of several chunks into every range, after those already there; `cuts` say where ranges begin.
@@ -186,8 +102,8 @@ class Placing:
             self._write(i, "valid", marks, ends, places)
             return i
 
-        with ThreadPoolExecutor(THREADS) as pool:  # new pages are slow: one thread would keep all others waiting
-            marked = {i for i in pool.map(written, columns.items()) if i is not None}
+        # New pages are slow: one thread would keep all others waiting.
+        marked = {i for i in at_once(written, columns.items()) if i is not None}
         self._filled += np.sum([np.diff(cut) for cut in cuts], axis=0)
         return marked
 
@@ -242,7 +158,7 @@ class Placing:
         try:
             file = os.open(self._path(column, what, which), mode | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise incomplete() from None
+            raise Incomplete from None
         try:
             yield file
         finally:
@@ -250,50 +166,3 @@ class Placing:
 
     def _path(self, column: int, what: str, which: int) -> Path:
         return self._folders[which] / file_name(column, what)
-
-
-def incomplete() -> RowSourceError:
-    """Return the error for files that were changed from outside."""
-    return RowSourceError(
-        "What was dealt so far is incomplete or was changed. Remove .deal.partial from the deck, and deal again."
-    )
-
-
-# `os.posix_fallocate` may write zeros.
-_fallocate = ctypes.CDLL(None, use_errno=True).fallocate if sys.platform == "linux" else None
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def make_room(file: int, size: int) -> None:
-    """Give an empty file its length; take all of its room at once where the system can, which fails early if it lacks.
-
-    Pages are then written in less time: the system has decided where they go.
-    """
-    if _fallocate is None or _fallocate(file, 0, ctypes.c_int64(0), ctypes.c_int64(size)):
-        problem = 0 if _fallocate is None else ctypes.get_errno()
-        if problem in _FULL:
-            raise OSError(problem, os.strerror(problem))
-        os.ftruncate(file, size)
-
-
-def read_into(file: int, values: NDArray[Any], at: int) -> None:
-    """Fill an array from a file, from offset `at` on; the file must contain all of it."""
-    view = values.data.cast("B") if values.size else memoryview(b"")
-    while view.nbytes:
-        done = os.preadv(file, [view], at)
-        if not done:
-            raise incomplete()
-        view, at = view[done:], at + done
-
-
-def write_at(file: int, pieces: Sequence[memoryview], at: int) -> None:
-    """Write pieces one after another, from offset `at` on."""
-    for start in range(0, len(pieces), _AT_ONCE):
-        these = pieces[start : start + _AT_ONCE]
-        size = sum(piece.nbytes for piece in these)
-        left = size - (os.pwritev(file, these, at) if size else 0)
-        at += size
-        if left:  # a full disk, which raises an error when it is written to again
-            rest = b"".join(these)
-            while left:
-                left -= os.pwrite(file, rest[-left:], at - left)

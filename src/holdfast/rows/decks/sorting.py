@@ -30,8 +30,12 @@ from numpy import random
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
-from holdfast.rows.decks.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
-from holdfast.rows.decks.placing import Behind, Memory, Placing, ahead, incomplete, read_into, write_at
+from holdfast.rows.buffers import SharedPool
+from holdfast.rows.decks.cards import MOST_RANGES, ROW, Ranged, ranges_of, rows_of_cards, width_of
+from holdfast.rows.decks.placing import Placing
+from holdfast.rows.decks.threads import Behind, ahead
+from holdfast.rows.disk.array_files import Incomplete
+from holdfast.rows.disk.offsets import read_into, write_at
 from holdfast.rows.disk.partial import replace_text
 from holdfast.rows.fingerprint import Coder, Content, Joined, Part, validity
 from holdfast.rows.scans.scan import has_texts, mean_bytes
@@ -152,7 +156,7 @@ class Runs:
     def __init__(self, folder: Path, coder: Coder, ranges: int, block: int) -> None:
         self._folder, self.coder, self.ranges, self._block = folder, coder, ranges, block
         self._names = list(coder.columns)
-        self.memory = Memory()
+        self.memory = SharedPool()
         self.placing: Placing | None = None
         self._table = [i for i, name in enumerate(self._names) if name != ROW]  # the columns of the table itself
         self.content = Content({self._names[i]: coder.columns[self._names[i]] for i in self._table})
@@ -165,18 +169,20 @@ class Runs:
             while (about := self._about(len(self._runs))).exists():
                 self._take_up(json.loads(about.read_text(encoding="utf-8")))
         except (ValueError, TypeError, KeyError):
-            raise incomplete() from None
+            raise Incomplete from None
         self._end = self._runs[-1].end if self._runs else 0
         self._file = os.open(folder / "runs", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._behind = Behind()
         if os.fstat(self._file).st_size < self._end:
             self.close()
-            raise incomplete()
+            raise Incomplete
 
     def close(self) -> None:
         """Close the file once the last write has finished."""
-        self._behind.close()
-        os.close(self._file)
+        try:
+            self._behind.close()
+        finally:
+            os.close(self._file)
 
     @property
     def cards(self) -> int:
@@ -441,19 +447,6 @@ class Runs:
 
     def _about(self, number: int) -> Path:
         return self._folder / f"{number:06d}.json"
-
-
-def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of `cards`, one card after another, and how many each has; `lengths` are those of all cards.
-
-    >>> rows, each = rows_of_cards(np.array([1, 3, 2]), np.array([1, 0, 1]))
-    >>> rows.tolist(), each.tolist()
-    ([1, 2, 3, 0, 1, 2, 3], [3, 1, 3])
-    """
-    each = lengths.take(cards)
-    ends = np.cumsum(each)
-    shift = (np.cumsum(lengths) - lengths).take(cards) - (ends - each)
-    return np.repeat(shift, each) + np.arange(ends[-1] if ends.size else 0), each
 
 
 def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], random.Generator]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ ingest           turns a table into a folder, once, unless rows that have answer
 partial          a folder under construction: its lock, a note of the progress, what is shown of it
 column_writer    columns that grow batch by batch
 array_files      one array file in hashed blocks
+offsets          open files read and written at given offsets, and their room
 packs            numbers that fits need of every row, stored side by side
 
 All this needs locks on folders, advice about mapped files and early writing. Windows has none of them, so there
