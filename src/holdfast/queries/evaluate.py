@@ -423,13 +423,13 @@ def silence(function: Callable[P, R]) -> Callable[P, R]:
             _put_in_front()
         return copy_context().run(quietly, *args, **kwargs)
 
+    @np.errstate(all="ignore")  # numpy keeps its error state in the context, too; `seterr` would take twice as long
     def quietly(*args: P.args, **kwargs: P.kwargs) -> R:
         if _evaluating.get() is None:
             evaluation = _Evaluation()
             _under_way.add(ref(evaluation, _under_way.discard))
             _evaluating.set(evaluation)
             del evaluation  # a traceback would keep it
-        np.seterr(all="ignore")  # numpy keeps its error state in the context, too
         return function(*args, **kwargs)
 
     return silenced
