@@ -403,3 +403,170 @@ def test_an_empty_column_of_json_lines_is_kept_if_it_is_declared(tmp_path: Path)
         f"{path}: left out, because they have no values: 'b'. To keep them, declare their types."
     )
     assert types_in(open_rows(path, types={"b": "text"})) == {"a": "integer", "b": "text"}
+
+
+# -- What is counted --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", [{}, {"x": None}])
+def test_a_column_that_few_units_have_is_declared_wherever_their_rows_are(
+    rest: dict[str, None], tmp_path: Path
+) -> None:
+    """If only the first row of each unit counted, one later row would decide whether analysts see a column."""
+    path = tmp_path / "t.jsonl"
+    first = [{"person": one, "n": 2} | rest for one in range(300)]
+    path.write_text("\n".join(map(json.dumps, [*first, {"person": 7, "n": 2, "x": 4}])))
+    with pytest.raises(hf.RowSourceError, match=r"'x' may be .*: only 1 of the first 300 units have a value\."):
+        open_rows(path, unit="person")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_columns_that_are_empty_in_the_first_row_of_each_unit_have_the_type_of_later_rows(
+    ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"t.{ending}"
+    visits = [(one, "" if visit == 0 else "4") for visit in range(3) for one in range(300)]
+    if ending == "csv":
+        path.write_text("person,since\n" + "".join(f"{one},{since}\n" for one, since in visits))
+    else:
+        path.write_text("".join(f'{{"person": {one}, "since": {since or "null"}}}\n' for one, since in visits))
+    assert types_in(open_rows(path, unit="person")) == {"since": "integer"}
+
+
+def counts(path: Path, columns: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Return for each column how many values there are, and how many do not fit each type."""
+    found: list[list[int]] = []
+
+    def noted(
+        first: FirstRows, name: str, misfits: list[tuple[pl.DataType, int]], *args: object, **named: bool
+    ) -> object:
+        found.append([first._present[name], *(count for _, count in misfits)])
+        return pl.String()
+
+    monkeypatch.setattr(FirstRows, "_decide", noted)
+    monkeypatch.setattr(FirstRows, "_spellings", lambda *args: [])
+    rows = itertools.zip_longest(*columns, fillvalue="")
+    path.write_text("\n".join([",".join(f"c{n}" for n in range(len(columns))), *map(",".join, rows)]), newline="")
+    FileScan(path, [path], Dialect()).open()
+    return found
+
+
+SPELLINGS = [*WRITTEN, "+5", " 4", "4 ", "007", "1e5", "1e400", "inf", "-", "1_000", "0x1F", "TRUE", "yes", "9" * 400]
+SPELLINGS += [
+    "٣٤",
+    "\u00a04",
+    "\v4",
+    '"\n4"',
+    '"4"',
+    '""',
+    '"1,5"',
+    "2024-01-31T10:00:00.5",
+    "1.2.2024 10:00",
+    "2024-02-30",
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_value_counts_once_whatever_the_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The statement is about sums of independent indicators."""
+    rng = np.random.default_rng(seed)
+    columns = [list(rng.choice(SPELLINGS, rng.integers(2, 30))) for _ in range(300)]
+    alone = counts(tmp_path / "alone.csv", [[each] for each in SPELLINGS], monkeypatch)
+    assert all(0 <= count <= present for present, *misfits in alone for count in misfits)
+    of = dict(zip(SPELLINGS, map(np.array, alone), strict=True))
+    together = counts(tmp_path / "together.csv", columns, monkeypatch)
+    assert together == [sum(of[each] for each in column).tolist() for column in columns]
+
+
+def test_digits_of_other_scripts_are_no_dates(tmp_path: Path) -> None:
+    path = csv(tmp_path, *["\u0661/\u0662/\u0662\u0660\u0662\u0664"] * 200)
+    with pytest.raises(hf.RowSourceError, match=r"row 1: the value of 'x' is not of type date, as declared"):
+        open_rows(path, types={"x": "date"})
+
+
+# -- What cannot be read ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 300])
+@pytest.mark.parametrize("other", ["[1]", '{"a": 1}'])
+def test_lists_among_other_values_are_texts_if_they_are_declared(other: str, count: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"x": 1, "y": 2}\n' * 300 + f'{{"x": {other}, "y": 2}}\n' * count)
+    with pytest.raises(hf.RowSourceError, match=r"'x' may be .*: its values are of several kinds.*\{'x': 'text'\}"):
+        open_rows(path)
+    assert types_in(open_rows(path, types={"x": "text"})) == {"x": "text", "y": "integer"}
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.rows.scans.scan.ColumnsLeftOut")
+@pytest.mark.parametrize("lists", [1, 300])
+def test_columns_of_lists_and_records_are_left_out(lists: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    large = 2**70
+    lines = [f'{{"x": {{"a": 1}}, "y": 2, "z": {large}}}'] * 300 + [f'{{"x": [1], "y": 2, "z": {large}}}'] * lists
+    path.write_text("\n".join(lines))
+    assert types_in(open_rows(path)) == {"y": "integer"}
+
+
+def test_large_integers_that_are_left_out_are_called_so_and_kept_if_they_are_declared(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(f'{{"x": {2**70}, "y": 2}}\n' * 200)
+    with pytest.warns(ColumnsLeftOut) as told:
+        assert types_in(open_rows(path)) == {"y": "integer"}
+    assert str(told[0].message) == (
+        f"{path}: left out, because of their types: 'x' (integers of more than 64 bits). To keep them, declare their"
+        " types."
+    )
+    assert types_in(open_rows(path, types={"x": "text"})) == {"x": "text", "y": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (f'{{"x": {2**140}}}', "a number is too large to be read. Integers of more than 128 bits"),
+        ('{"x": 1E400}', "a number is too large to be read."),
+        ('{"x": NaN}', "it is no record of JSON. Write one in each line"),
+        ('{"x": 1', "it is no record of JSON."),
+        ("[1]", "it is no record of JSON."),
+        ("5", "it is no record of JSON."),
+        ('{"x": ' + "[" * 100_000, "it is no record of JSON."),
+        ('\ufeff{"x": 1}', "it begins with a byte-order mark, which JSON has not."),
+        ('{"x": "\udcff"}', "its text is not utf-8."),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 300, 12_000])
+def test_a_line_of_json_that_cannot_be_read_is_named(line: str, what: str, before: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(('{"x": 1}\n' * before + line + "\n").encode("utf-8", "surrogateescape"))
+    with pytest.raises(hf.RowSourceError) as refused:
+        open_rows(path)
+    assert str(refused.value).startswith(f"{path}, line {before + 1}: {what}")
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_of_json_lines_is_called_empty(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(text)
+    with pytest.raises(hf.RowSourceError, match=r"t\.jsonl is empty; holdfast needs at least one row\.$"):
+        open_rows(path)
+
+
+@pytest.mark.parametrize("header", ["y,x", "x", "x,y,z", "x,z", "secret,value"])
+def test_csv_files_whose_columns_differ_are_named_without_their_values(header: str, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("x,y\n" + "1,2\n" * 300)
+    (tmp_path / "2.csv").write_text(header + "\n" + ",".join("3" * len(header.split(","))) + "\n")
+    with pytest.raises(hf.RowSourceError) as refused:
+        open_rows(str(tmp_path / "*.csv"), folder=tmp_path / "f.holdfast")
+    assert str(refused.value) == (
+        f"{tmp_path / '2.csv'}: its first line does not name the same columns, in the same order, as that of"
+        f" {tmp_path / '1.csv'}. Files that are read together must."
+    )
+
+
+@pytest.mark.parametrize("place", ["0", "2"])
+def test_an_empty_csv_file_among_others_is_named(place: str, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("x,y\n" + "1,2\n" * 300)
+    (tmp_path / f"{place}.csv").touch()
+    with pytest.raises(hf.RowSourceError, match=rf"{place}\.csv is empty, without even a header\. Remove it"):
+        open_rows(str(tmp_path / "*.csv"), folder=tmp_path / "f.holdfast")

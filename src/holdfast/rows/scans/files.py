@@ -171,9 +171,17 @@ class FileScan(LazyScan):
         """Whether names of folders, such as year=2024, are columns."""
         return self._root is not None
 
+    def empty(self) -> RowSourceError:
+        """Return the error for a file without a header, by name if there are others."""
+        if len(self.files) > 1:
+            empty = next((path for path in self.files if path.stat().st_size == 0), None)
+            if empty is not None:
+                return RowSourceError(f"{empty} is empty, without even a header. Remove it, or name the other files.")
+        return super().empty()
+
     def damaged(self) -> RowSourceError:
-        """Return the error for a file that cannot be read; for CSV, with the line at fault if there is one."""
-        fault = self._text.fault() if isinstance(self._text, CsvFiles) else None
+        """Return the error for a file that cannot be read; for text, with the line at fault if there is one."""
+        fault = None if self._text is None else self._text.fault()
         return super().damaged() if fault is None else RowSourceError(fault)
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:

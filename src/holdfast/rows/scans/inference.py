@@ -17,8 +17,8 @@ population, or has been declared.
 Not covered: what whoever opens the file learns from a refusal, here or because a later value does not fit (types are
 declared from what is known of a table, not found out by trying); shorter files, where the chance is about 4e-6 with
 100 rows, 0.1% with 50 and 4% with 20; a file whose order depends on its values, such that a column is empty, or of
-another kind, in just about all of the first rows, and not later. Rows of one unit depend on each other, so one row of
-each unit counts.
+another kind, in just about all of the first rows, and not later. Values of one unit depend on each other, so of each
+unit one value counts in a column: the first that is there.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,13 +33,14 @@ from holdfast.schema import Type
 LOOK_AHEAD = 10_000  # rows
 ENOUGH = 100  # values that are there: then it is no matter of chance that there are any
 MARKERS = ["", "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
-_THOUSANDS = r"^[-+]?\d{1,3}(,\d{3})+(\.\d*)?$"
-_WHOLE = r"^\s*[-+]?\d+$"
-_YEAR_FIRST = r"^\s*\d{4}[-./]"
+# Digits are those of ASCII, which is all that Polars reads as numbers, and so are the blanks that it skips before them.
+_THOUSANDS = r"^[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$"
+_WHOLE = r"^[ \t]*[-+]?[0-9]+$"
+_YEAR_FIRST = r"^\s*[0-9]{4}[-./]"
 # Dates that do not begin with a year of four digits: Polars takes their first number for the day, and 24 for a year.
-_YEAR_LAST = r"^\s*(?P<first>\d{1,2})[-./]\d{1,2}[-./](?P<year>\d+)"
-_YEAR_LAST_IN_FULL = r"^\s*\d{1,2}[-./]\d{1,2}[-./]\d{4}"
-_DAYS = r"^\s*\d{1,2}(/\d{1,2}/(\d{2}|\d{4})\b|[-.]\d{1,2}[-.](\d{2}|\d{4})(\D*$|[ T]\d))"
+_YEAR_LAST = r"^\s*(?P<first>[0-9]{1,2})[-./][0-9]{1,2}[-./](?P<year>[0-9]+)"
+_YEAR_LAST_IN_FULL = r"^\s*[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{4}"
+_DAYS = r"^\s*[0-9]{1,2}(/[0-9]{1,2}/([0-9]{2}|[0-9]{4})\b|[-.][0-9]{1,2}[-.]([0-9]{2}|[0-9]{4})([^0-9]*$|[ T][0-9]))"
 _TEXT = pl.String()
 _PLAIN: tuple[pl.DataType, ...] = (pl.Boolean(), pl.Int64(), pl.Float64())
 # How dates are written: Polars reads all of a column as it reads the first, and so takes these for examples.
@@ -117,8 +118,8 @@ class FirstRows:
     read
         Reads the same rows with other types; a value that does not fit is missing.
     unit
-        The column that says which rows belong together. Of each unit only the first of these rows counts: its rows may
-        depend on each other, and one unit may have many of them.
+        The column that says which rows belong together. Of each unit only the first value of a column counts: its
+        values may depend on each other, and one unit may have many of them.
     """
 
     def __init__(
@@ -129,10 +130,12 @@ class FirstRows:
         unit: str | None = None,
     ) -> None:
         self._where, self._read = where, read
-        self._counts = texts[unit].is_first_distinct() if unit in texts.columns else None  # which rows count
-        self._texts = texts if self._counts is None else texts.filter(self._counts)
+        units = texts[unit] if unit in texts.columns else None
+        self._counted = "rows" if units is None else "units"
+        self._count = texts.height if units is None else units.n_unique()
+        self._texts = texts if units is None else _first_of_each(texts, units)
         missing: dict[str, int] = self._texts.null_count().row(0, named=True)
-        self._present = {name: self._texts.height - count for name, count in missing.items()}
+        self._present = {name: texts.height - count for name, count in missing.items()}
         self._odd: dict[str, tuple[pl.DataType, str]] = {}  # the type that fits all values, and what is odd
         self.notes: list[Advice] = []
 
@@ -199,7 +202,7 @@ class FirstRows:
             dtype = self._decide(name, misfits, _TEXT, named=False)
             if dtype == _TEXT and self._present[name] and found[name] != _TEXT:
                 self._odd[name] = _TEXT, "its values are of several kinds"
-            types[name] = dtype if self._present[name] and keeps(dtype) else found[name]
+            types[name] = found[name] if dtype.is_nested() or not self._present[name] else dtype
         self._refuse()
         return types
 
@@ -207,10 +210,11 @@ class FirstRows:
         """Return how many values of each column do not fit this type."""
         types = dict.fromkeys(self._texts.columns, _TEXT) | dict.fromkeys(names, dtype)
         rows = self._read(types)
-        if self._counts is not None:
-            rows = rows.collect(engine="streaming").filter(self._counts).lazy()
-        missing = rows.null_count().collect(engine="streaming")
-        return {name: missing[name].item() - self._texts.height + self._present[name] for name in names}
+        if self._counted == "rows":
+            missing = rows.null_count().collect(engine="streaming")
+            return {name: missing[name].item() - self._count + self._present[name] for name in names}
+        values = rows.collect(engine="streaming")
+        return {name: int((self._texts[name].is_not_null() & values[name].is_null()).sum()) for name in names}
 
     def _too_large(self, name: str, not_whole: int) -> int:
         """Return how many values are whole numbers beyond 64 bits: none of these is an exact number."""
@@ -236,7 +240,7 @@ class FirstRows:
         return None if first.is_empty() else int((first.cast(pl.Int64) > 12).sum())
 
     def _few(self, name: str) -> float:
-        return _few(self._present[name], self._texts.height)
+        return _few(self._present[name], self._count)
 
     def _decide(
         self, name: str, misfits: Sequence[tuple[pl.DataType, int]], rest: pl.DataType, *, named: bool = True
@@ -250,12 +254,12 @@ class FirstRows:
         named
             Whether the column is named by a header, not by the rows that have it.
         """
-        rows, present = self._texts.height, self._present[name]
+        rows, present = self._count, self._present[name]
         last = next((place for place, (_, count) in enumerate(misfits) if present and not count), len(misfits))
         dtype, before = [*(dtype for dtype, _ in misfits), rest][last], misfits[:last]
         seen = keeps(dtype) and not (named and dtype == _TEXT)  # whether values alone make analysts see it
         if not is_clear(present, [count for _, count in before], rows, if_any=seen):
-            first = f"the first {rows:,} {'rows' if self._counts is None else 'units'}"
+            first = f"the first {rows:,} {self._counted}"
             what = f"only {present:,} of {first} have a value"
             nearly, count = min(before, key=lambda each: each[1], default=(dtype, present))
             if count < self._few(name):
@@ -369,6 +373,16 @@ class FirstRows:
         if any(count == marked for _, count in self._misfits_of_dates(name)):
             return "dates"
         return "yes-or-no values" if rest.str.to_lowercase().is_in(["true", "false"]).all() else None
+
+
+def _first_of_each(texts: pl.DataFrame, units: pl.Series) -> pl.DataFrame:
+    """Return the rows with only the first value of each unit in each column: the others are missing."""
+    columns = []
+    for values in texts:
+        there = values.is_not_null()
+        both = pl.DataFrame([units.alias("unit"), there.alias("there")])
+        columns.append(values.zip_with(both.to_struct("").is_first_distinct() & there, values.clear(texts.height)))
+    return pl.DataFrame(columns)
 
 
 def _and_more(columns: int) -> str:

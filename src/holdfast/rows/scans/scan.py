@@ -129,13 +129,17 @@ class ColumnsLeftOut(UserWarning):
     """Some columns of a table are lists, records or durations, or empty: no question can be about them."""
 
 
+def _called(dtype: pl.DataType) -> str:
+    return "integers of more than 64 bits" if dtype in (pl.Int128, pl.UInt128) else str(dtype)
+
+
 class LazyScan(Scan):
     """A lazy frame, streamed."""
 
     format = "a table"
     frame: pl.LazyFrame
     _choice: list[pl.Expr] | None
-    keep = ""  # how to keep columns that have no values
+    keep = ""  # how to keep columns that are left out
     skips_rows = True  # whether Polars counts rows (not lines) when told to skip some
 
     def open(self) -> None:
@@ -150,7 +154,7 @@ class LazyScan(Scan):
         except pl.exceptions.DuplicateError:
             raise RowSourceError(f"{self.where} has two columns of the same name; rename one of them.") from None
         except pl.exceptions.NoDataError:
-            raise RowSourceError(f"{self.where} is empty; holdfast needs at least one row.") from None
+            raise self.empty() from None
         except UNREADABLE:
             raise self.damaged() from None
         self.take_schema(found, self.required())
@@ -174,8 +178,9 @@ class LazyScan(Scan):
                 listed = ", ".join(map(repr, empty))
                 check.warn(f"{self.where}: left out, because they have no values: {listed}.{self.keep}", ColumnsLeftOut)
             if len(odd) > len(empty):
-                listed = ", ".join(f"{name!r} ({found[name]})" for name in odd if name not in empty)
-                check.warn(f"{self.where}: left out, because of their types: {listed}.", ColumnsLeftOut)
+                listed = ", ".join(f"{name!r} ({_called(found[name])})" for name in odd if name not in empty)
+                message = f"{self.where}: left out, because of their types: {listed}.{self.keep}"
+                check.warn(message, ColumnsLeftOut)
         # By position, since Polars may take a name for a pattern.
         kept = [(pl.nth(place), dtype) for place, (name, dtype) in enumerate(found.items()) if name not in odd]
         return [one.cast(pl.Float64) if isinstance(dtype, pl.Decimal) else one for one, dtype in kept]
@@ -226,6 +231,10 @@ class LazyScan(Scan):
     def unfit(self, problem: BaseException) -> RowSourceError | None:
         """Return the error for a value that does not fit its column, if that was the problem."""
         return None
+
+    def empty(self) -> RowSourceError:
+        """Return the error for a table without a header."""
+        return RowSourceError(f"{self.where} is empty; holdfast needs at least one row.")
 
     def damaged(self) -> RowSourceError:
         """Return the error for a table that cannot be read."""

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import isinf
 from pathlib import Path
 from typing import Any, Self
 
@@ -119,6 +120,18 @@ class JsonLines:
         self._where, self._sources, self.on_disk, self._dialect = where, list(sources), files, dialect
         self._unit = unit
 
+    def fault(self) -> str | None:
+        """Return a message about the first line that is no record, or that there are none."""
+        found = False
+        for path in self.on_disk:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    found = found or bool(line.strip())
+                    fault = _fault_of_record(line, first=number == 1)
+                    if fault is not None:
+                        return f"{path}, line {number}: {fault}"
+        return None if found or not self.on_disk else f"{self._where} is empty; holdfast needs at least one row."
+
     def lazy(self) -> pl.LazyFrame:
         """Scan the files."""
         found = self._found()
@@ -141,7 +154,12 @@ class JsonLines:
         ]  # Polars refuses them here, not beside others
         for source in [each for each in self._sources if each not in empty] or self._sources:
             scan = pl.scan_ndjson(source, infer_schema_length=left)
-            for name, dtype in scan.collect_schema().items():
+            try:
+                columns: Mapping[str, pl.DataType] = scan.collect_schema()
+            except pl.exceptions.SchemaError:  # Polars has no type for numbers and lists together
+                columns = _columns_of(source, left)
+                scan = pl.scan_ndjson(source, schema=columns)
+            for name, dtype in columns.items():
                 before = found.setdefault(name, dtype)
                 if before == pl.Null() or dtype == pl.String():
                     found[name] = dtype
@@ -171,6 +189,81 @@ class JsonLines:
 
     def _scan(self, **options: Any) -> pl.LazyFrame:
         return pl.scan_ndjson(self._sources, **options)  # type: ignore[arg-type]
+
+
+def _columns_of(source: Any, records: int) -> dict[str, pl.DataType]:
+    """Return the columns of the first records, some of which hold lists or records beside other values.
+
+    Of these types it only matters whether there are values, and whether some are nested: the rest is inferred.
+    """
+    kinds: dict[str, set[type]] = {}
+    lines = pl.scan_lines(source).filter(pl.col("line").str.strip_chars() != "").head(records)
+    for line in lines.collect(engine="streaming")["line"]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            raise OSError from None  # no JSON: the caller says so, with the line at fault
+        if not isinstance(record, dict):
+            raise OSError
+        for name, value in record.items():
+            kinds.setdefault(name, set()).add(type(value))
+    return {name: _type_of_kinds(each - {type(None)}) for name, each in kinds.items()}
+
+
+def _type_of_kinds(kinds: set[type]) -> pl.DataType:
+    if not kinds:
+        return pl.Null()
+    return pl.Struct({}) if kinds & {dict, list} else pl.String()
+
+
+def _fault_of_record(line: bytes, *, first: bool) -> str | None:
+    """Return what is wrong with a line of JSON; None if nothing is."""
+    if not line.strip():
+        return None
+    if line.startswith(codecs.BOM_UTF8):
+        return "it begins with a byte-order mark, which JSON has not. Save the file as UTF-8 without one."
+    if first and line.startswith(_BYTE_ORDER):
+        return "it begins as UTF-16 does, and JSON is UTF-8. Save the file in that encoding."
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return "its text is not utf-8. Save the file in that encoding."
+    try:
+        record = json.loads(line, parse_int=_whole, parse_float=_number, parse_constant=_not_json)
+    except _BeyondRange:
+        return (
+            "a number is too large to be read. Integers of more than 128 bits, and numbers beyond 1.8e308, must be in"
+            ' quotes: {"id": "1"}.'
+        )
+    except (ValueError, RecursionError):
+        return _NO_RECORD
+    return None if isinstance(record, dict) else _NO_RECORD
+
+
+_NO_RECORD = (
+    'it is no record of JSON. Write one in each line, such as {"id": 1, "x": null}, without brackets or commas around'
+    " them; NaN and Infinity are not JSON."
+)
+
+
+class _BeyondRange(Exception):
+    """A number that Polars cannot read."""
+
+
+def _whole(text: str) -> int:
+    if len(text) > 40 or not -(1 << 127) <= int(text) < 1 << 128:
+        raise _BeyondRange
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if isinf(number := float(text)):
+        raise _BeyondRange
+    return number
+
+
+def _not_json(text: str) -> float:
+    raise ValueError(text)
 
 
 class CsvFiles:
@@ -354,7 +447,7 @@ class CsvFiles:
             fault = self._not_encoded(path)
             if fault is None:
                 with suppress(csv.Error):  # what its reader does not take, such as very long values, may be sound
-                    fault = self._too_wide(path)
+                    fault = self._other_header(path) or self._too_wide(path)
             if fault is not None:
                 return fault
         return None
@@ -379,6 +472,21 @@ class CsvFiles:
                         way_out = "It begins as UTF-16 does: say encoding='utf-16'."
                     return f"{path}, line {number}: its text is not {encoding}. {way_out}"
         return None
+
+    def _other_header(self, path: Path) -> str | None:
+        """Say where the columns of a file are not those of the first one."""
+        first = self._files[0]
+        if self._names(path) == self._names(first):
+            return None
+        return (  # without the names: if there is no header, they are values
+            f"{path}: its first line does not name the same columns, in the same order, as that of {first}. Files that"
+            " are read together must."
+        )
+
+    def _names(self, path: Path) -> list[str]:
+        encoding = "utf-8-sig" if self._dialect.encoding.lower() in UTF8 else self._dialect.encoding
+        with path.open(encoding=encoding, newline="") as text:
+            return next(csv.reader(text, delimiter=self._options["separator"]), [])
 
     def _too_wide(self, path: Path) -> str | None:
         separator = self._options["separator"]
