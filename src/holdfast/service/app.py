@@ -328,7 +328,8 @@ def _end_within(seconds: float) -> Callable[[], float]:
         for wait, act in ((0.9 * seconds, flush_logs), (seconds, lambda: os._exit(0))):
             timer = threading.Timer(wait, act)
             timer.daemon = True
-            timer.start()
+            with suppress(RuntimeError):  # the system can start no thread now: the process must end all the same
+                timer.start()
         then(number, frame)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -104,6 +104,7 @@ class Lane:
         self._pool = ThreadPoolExecutor(threads, f"holdfast {name}", first)
         self._free, self.turns = threads, Turns(each=each, waiting=waiting)
         self._begun: set[Future[object]] = set()  # work in progress, whether or not anybody waits for it
+        self._closed = False
 
     async def run(self, person: str, work: Callable[[], T]) -> T:
         """Return what `work` returns, in a thread, when it is this person's turn."""
@@ -119,8 +120,11 @@ class Lane:
 
     def close(self, seconds: float = 0.0) -> None:
         """Start nothing more, and wait at most this long for work in progress."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
-        wait(self._begun, seconds)
+        for running in list(self._begun):
+            running.cancel()  # without effect if a thread has it
+        wait(list(self._begun), seconds)
 
     @property
     def busy(self) -> bool:
@@ -129,12 +133,21 @@ class Lane:
 
     def _start(self) -> None:
         """Start what may begin."""
-        while self._free > 0 and (asked := self.turns.take()) is not None:
-            running = self._pool.submit(asked.work)
+        while not self._closed and self._free > 0 and (asked := self.turns.take()) is not None:
+            running = Future[object]()
             self._begun.add(running)
             running.add_done_callback(self._begun.discard)
             self._free -= 1
             asyncio.wrap_future(running).add_done_callback(partial(self._finish, asked))
+            self._have_done(partial(_do, running, asked.work), asked.loop)
+
+    def _have_done(self, act: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Have a thread do something. If the system can start none now, those there are come to it, or a later one."""
+        try:
+            self._pool.submit(act)
+        except RuntimeError:
+            if not self._closed:  # the pool has taken it all the same
+                loop.call_later(STALL, self._have_done, _nothing, loop)
 
     def _finish(self, asked: _Asked, done: "asyncio.Future[object]") -> None:
         """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
@@ -148,6 +161,25 @@ class Lane:
         else:
             asked.result.set_result(done.result())
         self._start()
+
+
+def _do(running: "Future[object]", work: Callable[[], object]) -> None:
+    if running.set_running_or_notify_cancel():
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+            running.set_exception(_raisable(error))
+        else:
+            running.set_result(result)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _raisable(error: BaseException) -> BaseException:
+    """Return what a future can raise: nothing may be awaited that raises StopIteration, and whoever did would hang."""
+    return RuntimeError("a thread raised StopIteration") if isinstance(error, StopIteration) else error
 
 
 class Unfinished:
@@ -420,7 +452,7 @@ def _resolve(results: list[tuple[_Asked, object]]) -> None:
         if asked.result.done():  # the caller has left
             continue
         if isinstance(result, BaseException):
-            asked.result.set_exception(result)
+            asked.result.set_exception(_raisable(result))
         else:
             asked.result.set_result(result)
 
@@ -438,7 +470,15 @@ def _run_anywhere() -> Callable[[], None] | None:
 
     Heavy work mostly runs without the interpreter lock.
     """
-    return partial(os.sched_setaffinity, 0, os.sched_getaffinity(0)) if sys.platform == "linux" else None
+    if sys.platform != "linux":
+        return None
+    processors = os.sched_getaffinity(0)
+
+    def run_anywhere() -> None:
+        with suppress(OSError):  # they have been taken from the process: it runs where it may
+            os.sched_setaffinity(0, processors)
+
+    return run_anywhere
 
 
 class Lanes:

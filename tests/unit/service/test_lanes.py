@@ -1,6 +1,7 @@
 """In a lane everybody has a turn: one person fills a part of the threads, and the rest of the queue goes round."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast as hf
-from holdfast.service.lanes import Lane
+from holdfast.service.lanes import Lane, Lanes
 
 
 def blocked(order: list[str], name: str, go: threading.Event) -> Callable[[], str]:
@@ -121,4 +122,91 @@ def test_an_error_is_the_callers_and_the_lane_goes_on() -> None:
         assert await lane.run("eve", lambda: 7) == 7
         lane.close()
 
+    asyncio.run(main())
+
+
+def without_threads(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """Have the system start no thread so many times."""
+    start, failed = threading.Thread.start, []
+
+    def failing(thread: threading.Thread) -> None:
+        if len(failed) < times and thread.name.startswith("holdfast"):
+            failed.append(1)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", failing)
+    return failed
+
+
+@pytest.mark.parametrize("times", [1, 2, 7])
+def test_work_waits_while_no_thread_can_be_started(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        lane, begun = Lane("test", 2, each=1, waiting=2), []
+        failed = without_threads(monkeypatch, times)
+        asked = [lane.submit("eve", lambda: begun.append("eve")), lane.submit("ana", lambda: begun.append("ana"))]
+        await asyncio.wait_for(asyncio.gather(*asked), 10)
+        assert len(failed) == times
+        assert sorted(begun) == ["ana", "eve"]  # each once
+        for person in ("eve", "ana"):
+            assert await asyncio.wait_for(lane.run(person, lambda: 7), 10) == 7
+        assert not lane.turns.running
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_threads_that_there_are_do_the_work_of_those_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        lane, order, go = Lane("test", 2, each=2, waiting=2), [], threading.Event()
+        first = lane.submit("eve", blocked(order, "first", go))
+        await until(lambda: order == ["first"])
+        without_threads(monkeypatch, 10**9)
+        second = lane.submit("eve", blocked(order, "second", go))
+        await asyncio.sleep(0.1)
+        assert order == ["first"]
+        go.set()
+        assert await asyncio.wait_for(asyncio.gather(first, second), 10) == ["first", "second"]
+        assert order == ["first", "second"]
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_still_to_begin_never_does_once_the_lane_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        lane, begun = Lane("test", 2, each=1, waiting=2), []
+        without_threads(monkeypatch, 10**9)
+        asked = lane.submit("eve", lambda: begun.append("eve"))
+        lane.close(30)
+        assert not lane.busy
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert begun == []
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_raises_stop_iteration_keeps_nobody_waiting() -> None:
+    async def main() -> None:
+        lane = Lane("test", 1, each=1, waiting=2)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(lane.run("eve", lambda: next(iter(()))), 10)
+        assert await asyncio.wait_for(lane.run("eve", lambda: 7), 10) == 7
+        lane.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not pin threads")
+def test_the_heavy_lane_works_without_the_processors_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(*args: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    async def main() -> None:
+        lanes = Lanes(each=1, waiting=2, write=lambda answers: list(answers))
+        assert await asyncio.wait_for(lanes.heavy.run("eve", lambda: 7), 10) == 7
+        lanes.close()
+
+    monkeypatch.setattr(os, "sched_setaffinity", taken)
     asyncio.run(main())
