@@ -14,10 +14,11 @@ import polars as pl
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.scans import scan
 from holdfast.rows.scans.inference import LOOK_AHEAD
+from holdfast.rows.scans.json_lines import JsonLines
 from holdfast.rows.scans.parquet import RowGroups, required_columns, row_groups
 from holdfast.rows.scans.pieces import Unbroken, in_pieces
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, skipping, state_of
-from holdfast.rows.scans.texts import CsvFiles, Dialect, JsonLines
+from holdfast.rows.scans.texts import CsvFiles, Dialect
 from holdfast.schema import Type
 
 EXPLORE = ".explore.parquet"  # ends the name of the exploration part of a table that was split

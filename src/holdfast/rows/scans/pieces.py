@@ -10,7 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from holdfast.rows.scans.texts import CsvFiles, JsonLines
+from holdfast.rows.scans.json_lines import JsonLines
+from holdfast.rows.scans.texts import CsvFiles
 
 PIECE = 8 << 20  # bytes
 _UNBROKEN = 256 << 20  # bytes without the end of a line: quotes are not what they are taken for
