@@ -14,7 +14,7 @@ To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from numpy.random import Generator
 
@@ -85,6 +85,15 @@ class InPasses(Protocol):
         self, whole: Composed, passes: Sequence[OnePass], source: RowSource, rng: Generator
     ) -> Sequence[Release]:
         """Return what `release` does for each of the `passes` of the `whole`."""
+        ...
+
+
+@runtime_checkable
+class NoiseOfRows(Protocol):
+    """A mechanism whose noise depends on how many rows there are; a dry run has few."""
+
+    def as_of(self, draws: int, rows: int) -> Mechanism:
+        """Return the mechanism with the noise of an answer from this many draws of this many rows."""
         ...
 
 

@@ -21,7 +21,7 @@ Floating-point artifacts cannot reveal values through the noise: values lie on a
 opendp adds is an integer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, Self
@@ -103,6 +103,7 @@ class Laplace:
     draws: int  # ell
     epsilon: float  # eps0: the price of one statistical query on all n rows
     replacement: bool = False
+    noise: float | None = None  # the scale of its noise, if that is not for the rows it draws from
 
     def __post_init__(self) -> None:
         check.whole(draws=self.draws)
@@ -112,6 +113,10 @@ class Laplace:
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return answers with the guarantee's epsilon."""
         return cls(draws=draws, epsilon=guarantee.epsilon_for(draws))
+
+    def as_of(self, draws: int, rows: int) -> Self:
+        """Return the same with the noise of this many draws of this many rows."""
+        return replace(self, noise=replace(self, draws=draws).scale(rows))
 
     def epsilon_on_drawn(self, n: int) -> float:
         """Return eps', what may be spent on the drawn rows."""
@@ -131,7 +136,7 @@ class Laplace:
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Draw rows for each statistic, average, add noise."""
-        statistic, scale = query.statistic, self.scale(len(source))
+        statistic, scale = query.statistic, self.scale(len(source)) if self.noise is None else self.noise
         selection = WithReplacement(self.draws) if self.replacement else WithoutReplacement(self.draws)
         means = tuple(
             laplace_mean(statistic.columns(source.sample(query, selection, rng))[part], scale)

@@ -183,9 +183,14 @@ def check(
         code += log(guarantee.terms.rows)  # the code must also name `at_least`
 
     def run(drawing: Drawing) -> Result:
-        cell = drawing.checking().release(guessed, draws)
-        assert isinstance(cell, Cell)
-        if drawing.most_draws is not None:  # a dry run, of fewer rows
+        held = drawing.checking()
+        if drawing.most_draws is None:
+            cell = held.release(guessed, draws)
+            assert isinstance(cell, Cell)
+        else:  # a dry run, of fewer rows
+            fewer = guessed.at_least * len(held.source) // guarantee.terms.rows
+            cell = held.release(replace(guessed, at_least=fewer), draws)
+            assert isinstance(cell, Cell)
             cell = replace(cell, draws=draws, rows=guessed.least_rows(guarantee.terms.rows))
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 

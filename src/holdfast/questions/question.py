@@ -20,7 +20,7 @@ from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
 from holdfast.guarantees.statistic import GroupMean, OfGroup, Release, Statistic
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Answered, Cost, Spent
-from holdfast.mechanisms import MECHANISMS, InPasses, Mechanism
+from holdfast.mechanisms import MECHANISMS, InPasses, Mechanism, NoiseOfRows
 from holdfast.queries.evaluate import silence
 from holdfast.queries.query import Composed, OnePass, Query
 from holdfast.questions.estimate import Estimate, Interval, times, write_end
@@ -73,7 +73,10 @@ class Drawing:
             times = 1 if guarantee.planning.reads_all_rows else -(-draws // self.most_draws)
         elif guarantee.in_order and order is not None:
             self.order = order.after(self.answering.charge(query.statistic, draws))
-        release = mechanism_of(guarantee).under(guarantee, draws // times, order).release(query, self.source, self.rng)
+        mechanism = mechanism_of(guarantee).under(guarantee, draws // times, order)
+        if self.most_draws is not None and isinstance(mechanism, NoiseOfRows):
+            mechanism = mechanism.as_of(draws, guarantee.terms.rows)
+        release = mechanism.release(query, self.source, self.rng)
         return release.repeated(times) if times > 1 else release
 
     def release_passes(self, whole: Composed, passes: Sequence[OnePass], draws: int) -> Sequence[Release]:

@@ -360,14 +360,27 @@ class Answering:
         return Prices.of(questions, guarantee, self.ledger.spent, self.ledger.answered, self.is_answered)
 
     def dry_run(self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object]) -> AnyAnswer:
-        """Check, then draw and certify with made-up rows, without the other steps: nothing is read or spent."""
+        """Check, then draw and certify with made-up rows, without the other steps: nothing is read or spent.
+
+        Of several looks at one question, the answer is that of the last.
+        """
         context = self.plan.context()
         question, terms = kind.question(context, *args, **options), context.guarantee.terms
         require_affordable(question.cost, terms, NOTHING_SPENT)  # refuse what no budget could pay for
         rng = self._randomness.generator()
         invented = _made_up(naming(self._schema, [*args, *options.values()]), rng)
-        guarantee, order = context.by(question.mechanism).certifying(question.cost), Order(self._randomness.secret())
-        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        costs = [question.cost]
+        while True:
+            guarantee, order = (
+                context.by(question.mechanism).certifying(total_of(costs)),
+                Order(self._randomness.secret()),
+            )
+            result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+            following = None if question.after is None else question.after(result, context)
+            if following is None:
+                break
+            question = following
+            costs.append(question.cost)
         if question.finish is not None:
             result, _ = question.finish(1, result, Answered(0, 0))
         result = json.loads(canonical(result, "answer"))  # what could not be stored fails here, before it is paid for

@@ -572,3 +572,16 @@ def test_a_quantile_statement_is_a_check_with_one_side(session: hf.Session) -> N
     """The median is at most 6: at least half of the rows are."""
     assert session.check("number <= 6", 0.75, 0.25).holds
     assert session.check("number <= 3", 0.75, 0.25).outcome == TOO_HIGH
+
+
+@pytest.mark.parametrize("least", [50_000, 100_000])
+def test_a_dry_run_of_a_group_has_enough_made_up_rows(least: int) -> None:
+    """Its rows are fewer than those held back, and so are those that must count."""
+    session = hf.Session(pl.DataFrame(rows(count=100_000)), guarantee="checks", seed=1)
+    where = "number >= 0 OR NOT number >= 0 OR number IS NULL"  # all rows
+    whole = {"where": where, "at_least": least}
+    dry = session.dry_run("yes", "check", guess=0.5, margin=0.499, **whole)
+    assert dry.outcome == HOLDS  # type: ignore[attr-defined]
+    assert dry.interval == session.check("yes", 0.5, 0.499, **whole).interval  # type: ignore[attr-defined]
+    other = {"where": where, "versus": "NOT yes", "at_least": 30_000}  # none is left for the other group
+    assert session.dry_run("yes", "check", guess=0.0, margin=0.5, **other).outcome == TOO_FEW  # type: ignore[attr-defined]

@@ -128,12 +128,14 @@ def test_where_there_is_an_end_the_looks_that_were_paid_for_stand() -> None:
         assert answer.margin > session.plan.margin * 0.7
 
 
-def test_price_and_dry_run_speak_of_the_first_look() -> None:
+def test_the_price_is_that_of_the_first_look_and_the_dry_run_shows_the_last() -> None:
     with Session(data(), seed=1) as session:
         price = session.price("x", until=0.03)
         assert price.rows_read == FIRST_LOOK
         assert "look 1 of at most" in str(price)
-        assert session.dry_run("x", until=0.03).made_up
+        dry = session.dry_run("x", until=0.03)
+        assert dry.made_up
+        assert (dry.high - dry.low) / 2 <= 0.03
         assert session.mean("x", until=0.03).seq == session.ledger.spent.answers
 
 
