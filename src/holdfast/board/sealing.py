@@ -22,12 +22,13 @@ from holdfast.questions.board_files import CONFUSION, SEALED
 from holdfast.questions.predictions import PredictionsLike
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
-from holdfast.rows.decks.dealt import decks_of_scan, unordered_content, witness_of
+from holdfast.rows.decks.dealt import decks_of_copies, decks_of_scan, unordered_content, witness_of
 from holdfast.rows.disk.folder import FolderRows
 from holdfast.rows.draws import without_replacement
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import find_scan, known_ledger
+from holdfast.rows.scans.scan import Scan
 from holdfast.schema import Type
 from holdfast.session.beside import NeighborWitness
 from holdfast.session.parts import write_private_rows
@@ -229,24 +230,29 @@ def refuse_shown(
         fact = f"was dealt as {decks[0].name}"
     else:
         if isinstance(labels, str | Path) and everything is not None and not board_path(Path(labels)).exists():
-            _refuse_copies(Path(labels), everything)
+            _refuse_copies(Path(labels), everything, scan)
         return
     table = labels if isinstance(labels, str | Path) else "This table"
     raise RowSourceError(f"{table} {fact}, so its labels are not sealed. Make a board of other labels.")
 
 
-def _refuse_copies(labels: Path, everything: LocalRows) -> None:
-    """Refuse labels that another file in the folder has, or had, which answered questions, was split or is sealed."""
+def _refuse_copies(labels: Path, everything: LocalRows, scan: Scan | None) -> None:
+    """Refuse labels that another file in the folder has, or had, if it answered, was split or dealt, or is sealed."""
     own, board = witness_of(labels), witness_of(board_path(labels))
-    for content in (content_of(everything.fingerprint), unordered_content(everything)):
-        seen = NeighborWitness(own, content, but=board).newest()
-        if seen is not None:
-            is_a_note = seen.address.startswith((BOARD, SPLIT))
-            fact = f"was {seen.address}" if is_a_note else "has answered questions already"
-            raise RowSourceError(
-                f"{labels} has the rows of another file in its folder, which {fact}, so its labels are not sealed. Make"
-                " a board of other labels."
-            )
+    contents = (content_of(everything.fingerprint), unordered_content(everything))
+    found = [NeighborWitness(own, content, but=board).newest() for content in contents]
+    facts = [
+        f"was {seen.address}" if seen.address.startswith((BOARD, SPLIT)) else "has answered questions already"
+        for seen in found
+        if seen is not None
+    ]
+    if not facts and scan is not None:
+        facts = [f"was dealt as {deck.name}" for deck in decks_of_copies(scan, everything)]
+    if facts:
+        raise RowSourceError(
+            f"{labels} has the rows of another file in its folder, which {facts[0]}, so its labels are not sealed. Make"
+            " a board of other labels."
+        )
 
 
 def _are_all(sealed: tuple[pl.DataFrame, str | None] | None, everything: LocalRows) -> bool:

@@ -439,6 +439,13 @@ class Watch:
                 " spend the same budget twice. If nobody has asked the deck, remove it, and open this again.",
                 name="data",
             )
+        if there != self._where and not seen.tip.hash:  # it is not known how far that ledger has come
+            return InvalidArgument(
+                f"These rows have a ledger already: {who} has one at {there}. Go on with that: a second one would"
+                " spend the same budget twice.",
+                name="ledger",
+                ledger=there,
+            )
         if there != self._where:
             return self._elsewhere(f"{known} at {there}", tip, ledger=there)
         advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."

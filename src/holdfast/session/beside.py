@@ -35,7 +35,7 @@ from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import DEALT, Seen
 from holdfast.queries.build import categories_of
 from holdfast.queries.node import with_article
-from holdfast.rows.decks.dealt import decks_beside, decks_of, table_ledger, tables_of, witness_of
+from holdfast.rows.decks.dealt import decks_beside, decks_of, ledger_of_copies, table_ledger, tables_of, witness_of
 from holdfast.rows.decks.deck import Deck
 from holdfast.rows.decks.used import Mark
 from holdfast.rows.local import LocalRows
@@ -241,8 +241,8 @@ class NeighborWitness(FoundWitness):
 
     name = "a witness beside other data"
 
-    def __init__(self, own: Path, content: str, *, but: Path | None = None) -> None:
-        self._own, self._content, self._but = own, content, but
+    def __init__(self, own: Path, content: str, *, but: Path | None = None, where: str = "in this folder") -> None:
+        self._own, self._content, self._but, self._where = own, content, but, where
 
     def newest(self) -> Seen | None:
         """Return the newest state of a ledger for this content that any of them saw."""
@@ -251,7 +251,7 @@ class NeighborWitness(FoundWitness):
             seen = None if path in (self._own, self._but) else FileWitness(path, self._content).newest()
             # At one entry, the one that saw most taken: a restore counts it.
             if seen is not None and (newest is None or _reached(seen) > _reached(newest)):
-                newest, self.name = seen, f"{path.name} in this folder"
+                newest, self.name = seen, f"{path.name} {self._where}"
         return newest
 
 
@@ -281,8 +281,12 @@ class TableOfDeck(FoundWitness):
 
     def newest(self) -> Seen | None:
         """Return the ledger of the table itself, or the first entry of the one that used another deck."""
-        if (begun := table_ledger(self._deck)) is not None:
-            return Seen(begun, Tip(0, "", 0, 0))
+        for find, self.name in (
+            (table_ledger, TableOfDeck.name),
+            (ledger_of_copies, "a copy of the table that was dealt"),
+        ):
+            if (begun := find(self._deck)) is not None:
+                return Seen(begun, Tip(0, "", 0, 0))
         for other, used in decks_beside(self._deck):
             if ledger := used.read().ledger or self._begun_for(other):
                 return Seen(f"{DEALT}{other.name}", Tip(0, ledger, 0, 0))
@@ -333,6 +337,12 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
     found: list[Witness] = []
     if rows.location is not None and isinstance(rows, Deck):
         found.append(TableOfDeck(rows))
+        content, where = content_of(rows.fingerprint), "beside the table that was dealt"
+        found += [
+            NeighborWitness(witness_of(table), content, where=where)
+            for table in tables_of(rows)
+            if table.parent != rows.location.parent
+        ]
     elif rows.location is not None and isinstance(rows, LocalRows):
         found.append(DealtWitness(rows))
     return _with_files(rows, found)

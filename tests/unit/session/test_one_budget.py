@@ -736,3 +736,55 @@ def test_labels_that_have_answered_are_not_sealed(tmp_path: Path) -> None:
     another_process()
     with pytest.raises(hf.HoldfastError, match="has answered questions already, so its labels are not sealed"):
         hf.Board(file)
+
+
+@pytest.mark.parametrize("act", [shutil.copy, shutil.move])
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("folder", [".", "decks"])
+@pytest.mark.parametrize("unit", [None, "unit"])
+def test_labels_are_not_sealed_if_the_file_was_dealt_under_another_name(
+    tmp_path: Path, act: Any, asked: bool, folder: str, unit: str | None
+) -> None:
+    """The attack: the deck, which nobody had asked yet, would answer about labels that are sealed."""
+    file, other, deck = tmp_path / "labels.csv", tmp_path / "other.csv", tmp_path / folder / "labels.deck"
+    rows = LABELS.with_columns(unit=pl.col("id") // 2)
+    rows.write_csv(file)
+    deck.parent.mkdir(exist_ok=True)
+    hf.deal(file, deck, cards=500, unit=unit).close()
+    if asked:
+        with hf.Session(deck) as session:
+            session.mean("label", rows_per_query=10)
+    another_process()
+    act(file, other)
+    with pytest.raises(RowSourceError, match=r"has the rows of another file .*, so its labels are not sealed"):
+        hf.Board(other)
+    another_process()
+    hf.Session(deck).close()
+    rows.with_columns(label=~pl.col("label")).write_csv(tmp_path / "others.csv")
+    hf.Board(tmp_path / "others.csv").close()
+
+
+@pytest.mark.parametrize("first", ["board", "split", "deck", "table"])
+def test_a_deck_in_another_folder_knows_what_became_of_copies_of_its_table(tmp_path: Path, first: str) -> None:
+    file, other, deck = tmp_path / "labels.csv", tmp_path / "other.csv", tmp_path / "decks" / "other.deck"
+    LABELS.write_csv(file)
+    shutil.copy(file, other)
+    deck.parent.mkdir()
+    if first == "board":
+        hf.Board(file).close()
+    elif first == "split":
+        hf.hold_back(file, id="id")[1].close()
+    elif first == "deck":
+        hf.deal(file, tmp_path / "more" / "labels.deck", cards=500).close()
+        with hf.Session(tmp_path / "more" / "labels.deck") as session:
+            session.mean("label", rows_per_query=10)
+    else:
+        with hf.Session(file) as session:
+            session.mean("label")
+    another_process()
+    facts = {"board": "sealed as labels.board", "split": "split into", "deck": "dealt as labels.deck"}
+    fact = facts.get(first, r"a copy of the table that was dealt has one at .*labels\.csv\.ledger")
+    hf.deal(other, deck, cards=500).close()
+    another_process()
+    with pytest.raises(hf.HoldfastError, match=fact):
+        hf.Session(deck)

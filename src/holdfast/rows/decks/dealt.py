@@ -61,9 +61,14 @@ def decks_of(rows: LocalRows) -> list[Path]:
 
 def _decks_of_copies(table: Path, state: str, rows: LocalRows) -> list[Path]:
     """Return the decks of the same rows that the notes in the folder tell of: it may have been copied or renamed."""
-    notes = [note.with_suffix("") for note in table.parent.glob(f"*{NOTE}") if note != _note(table)]
-    decks = dict.fromkeys(deck for one in notes for deck in (one, *(there for _, there in _read(one).others)))
+    decks = _noted_in(table.parent, but=_note(table))
     return [deck for deck in decks if _is_dealt_from(deck, rows) and _content_in(deck) == _content(table, state, rows)]
+
+
+def _noted_in(folder: Path, but: Path | None = None) -> list[Path]:
+    """Return all that the notes in a folder are about, or tell of: decks and tables, there or not."""
+    notes = [note.with_suffix("") for note in folder.glob(f"*{NOTE}") if note != but]
+    return list(dict.fromkeys(each for one in notes for each in (one, *(there for _, there in _read(one).others))))
 
 
 def _is_dealt_from(deck: Path, rows: LocalRows) -> bool:
@@ -81,6 +86,14 @@ def decks_of_scan(scan: Scan, rows: LocalRows | None) -> list[Path]:
     try:
         return _decks_of(target_of(scan).absolute(), scan.origin().state, rows)
     except (InvalidArgument, RowSourceError):  # a stream, or a file that cannot be read
+        return []
+
+
+def decks_of_copies(scan: Scan, rows: LocalRows) -> list[Path]:
+    """Return the decks of these rows that were dealt from other tables in the folder, such as copies of the table."""
+    try:
+        return _decks_of_copies(target_of(scan).absolute(), scan.origin().state, rows)
+    except (InvalidArgument, RowSourceError):
         return []
 
 
@@ -124,18 +137,19 @@ def _content_in(deck: Path) -> str:
 
 
 def decks_beside(deck: Deck) -> Iterator[tuple[Path, UsedFile]]:
-    """Yield the other decks of the same table, each with how far it is used."""
-    content = content_of(deck.fingerprint)
-    found = [
-        each for state, table in _read(deck.location).others for each in _dealt_from(table, state, lambda: content)
-    ]
+    """Yield the other decks of the same table, or of a copy beside it, each with how far it is used."""
+    content, tables = content_of(deck.fingerprint), _read(deck.location).others
+    found = [each for state, table in tables for each in _dealt_from(table, state, lambda: content)]
+    folders = dict.fromkeys([deck.location.parent, *(table.parent for _, table in tables)])
+    noted = [each for folder in folders for each in _noted_in(folder) if deals_in(each)]
+    found += [each for each in noted if each not in found and _content_in(each) == content]
     for other in dict.fromkeys(found):
         if other != deck.location:
             yield other, UsedFile(other / USED)
 
 
 def table_ledger(deck: Deck) -> str | None:
-    """Return the ledger that has begun on a deck's table itself, or what was made of it, such as while it was dealt.
+    """Return the ledger that has begun on a deck's table, or what was made of it, such as while it was dealt.
 
     Only the witness beside the table is asked: a ledger that is there, too, may be that of the deck.
     """
@@ -148,10 +162,10 @@ def table_ledger(deck: Deck) -> str | None:
             seen = FileWitness(witness_of(table), content).newest()
             if seen is not None:
                 return seen.address
-    return _ledger_of_copies(deck)
+    return None
 
 
-def _ledger_of_copies(deck: Deck) -> str | None:
+def ledger_of_copies(deck: Deck) -> str | None:
     """Return the ledger that has begun on a table of the same rows in the folder: that of the deck may be a copy."""
     tables, content = [table for _, table in _read(deck.location).others], content_of(deck.fingerprint)
     folders = {each.parent for each in (deck.location, *tables)}
