@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.service import app
 from holdfast.service.settings import Settings, load
 from serving import Running, settings, table, wait_until
 
@@ -341,3 +343,38 @@ def test_trailers_after_a_body_come_to_an_end(patient: Running) -> None:
         first, _, second = received(line).partition(b"HTTP/1.1 200 ")
         assert first.startswith(b"HTTP/1.1 403 ")
         assert second
+
+
+@pytest.mark.parametrize("behind", [0, 1, 20])
+def test_who_leaves_while_an_earlier_request_is_answered_is_noticed(
+    patient: Running, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """Its response was written to a closed connection, which is an error; and its work was never called off."""
+    go, plain, failures = threading.Event(), patient.state.lanes.reads.run, list[object]()
+    gone, begun = list[bool](), list[object]()
+
+    async def held(*args: Any) -> Any:
+        begun.append(args)
+        while not go.is_set():
+            await asyncio.sleep(0.01)
+        return await plain(*args)
+
+    monkeypatch.setattr(patient.state.lanes.reads, "run", held)
+    monkeypatch.setattr(app, "log_error", lambda *args, **more: failures.append(args))
+    token = patient.token(f"ana {behind}")
+    busy = f"GET /api/v1/datasets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+    connections = patient._server.server_state.connections
+    with closing(connected(patient)) as line:
+        line.sendall(busy * (1 + behind))
+        wait_until(lambda: any(len(one.pipeline) == behind and not one.idle for one in connections) and begun)
+        (one,) = connections
+        answered = one._answering
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # nothing more is read
+    wait_until(lambda: not connections)
+    gone.append(answered.disconnected)
+    go.set()
+    wait_until(lambda: not patient._server.server_state.tasks)
+    assert gone == [True]
+    assert failures == []
+    assert len(begun) == 2  # to know the token, and to answer one request
+    is_served(patient)

@@ -157,6 +157,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._late: Alarm | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._problem: Exception | None = None
+        self._answering: Any = None  # the cycle of the request that is answered now: `cycle` is the newest one
 
     @property
     def idle(self) -> bool:
@@ -191,6 +192,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._all.remove(self)
         self._stop_waiting()
         self.resume_writing()
+        if self._answering is not None and not self._answering.response_complete:  # others may wait behind it
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -263,9 +267,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head, self._went_on = False, True
         self._stop_waiting()
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answering = self.cycle
         self.headers = []  # the parser reports trailers after a body as headers: ignore them
         if self.scope["method"] != "HEAD":
             self.scope["state"][AT_ONCE] = partial(self._send_at_once, self.cycle)
+
+    def on_response_complete(self) -> None:
+        """Answer the next request, if one waits."""
+        self._answering = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
 
     def _send_at_once(self, cycle: Any, status: int, lines: bytes, body: bytes) -> bool:
         """Send a whole response in one write; `lines` are the server's own headers, which need no checks.
