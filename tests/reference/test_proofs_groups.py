@@ -44,7 +44,7 @@ def test_all_groups_at_once_are_as_each_alone() -> None:
 def test_a_few_groups_are_as_all_at_once(count: int, ell: int) -> None:
     """Also with groups that may be empty, all draws outside, and all draws in one group, on either side."""
     rng, outcomes, mass, level = np.random.default_rng(ell + count), 2 * count + 1, 0.3 / (2 * count + 1), 1e-5
-    laws = [*np.eye(outcomes)[[0, 1, 2]], *rng.dirichlet(np.full(outcomes, 0.3), examples(20))]
+    laws = [*np.eye(outcomes)[[0, 1, 2]], *rng.dirichlet(np.full(outcomes, 0.3), 20)]
     for counts in (rng.multinomial(ell, law).tolist() for law in laws):
         zeros, ones = counts[1::2], counts[2::2]
         found = groups.means_of_few(zeros, ones, ell, outcomes=count * [outcomes], mass=mass, level=level)
