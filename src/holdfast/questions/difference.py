@@ -1,20 +1,23 @@
 """The difference between two groups (A/B) or two values of each row, with an interval for the difference itself.
 
 Two groups are asked in one pass or, where draws with five outcomes would be too noisy, in a pass each, for the same
-price.
+price. Means of numbers are asked in slices, each group by itself, if an overview says that this is narrower.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import partial
+from math import ceil
 from typing import Annotated, Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.ledger import Cost
-from holdfast.queries.build import QueryLike, build_difference, build_mean, build_slices
-from holdfast.queries.measures import Quadratic, Share, about
+from holdfast.queries.build import AUTO, QueryLike, build_difference, build_mean, build_slices
+from holdfast.queries.groups import Between
+from holdfast.queries.measures import Mean, Quadratic, Share, about
 from holdfast.questions import KINDS
 from holdfast.questions.answer import Answer, Record
 from holdfast.questions.estimate import LONG, Estimate, Interval, outward, width, write_far
@@ -22,11 +25,23 @@ from holdfast.questions.imagined import Imagined, about_margin
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Slices, Text, Where, Within
 from holdfast.questions.question import NOT_KNOWN, SHOWN_SHARES, Context, Drawing, Question, Result, written_shares
-from holdfast.questions.stages import DrawnStages, PlannedStages, Report, cut, in_slices, narrower_cut
+from holdfast.questions.stages import (
+    PILOT_OF_GROUP,
+    DrawnStages,
+    PlannedStages,
+    Report,
+    clipped,
+    cut,
+    in_slices,
+    narrower_cut,
+    worthwhile,
+)
 
 GAP = QuadraticForm(x=1.0, y=-1.0)
 APART = (0.01, 0.1)  # how much two values differ, for which a price says what to expect
 OF_PAIRS = 2.0  # draws of a pair, in ordinary answers
+OF_SURVEYS = 1.5 * PILOT_OF_GROUP  # part of the draws that shows how large both groups are, and where their values lie
+TOGETHER = 0.8  # about how wide a difference is, asked for both groups together, beside the sum of two intervals
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -135,8 +150,9 @@ def difference(
     where
         Only rows for which this is true count.
     slices
-        Where to cut the range of a number, as for a mean: "auto" finds out where. Each group has draws of its own, for
-        the same price; the interval is narrower for large groups if most values lie in a small part of the range.
+        Where to cut the range of a number, as for a mean: "auto" finds out where, if anywhere, and is the default
+        unless the rows are a deck; "none" cuts nothing. Each group has draws of its own, for the same price; the
+        interval is narrower for large groups if most values lie in a small part of the range.
     rows_per_query
         Rows this one answer reads.
 
@@ -156,15 +172,10 @@ def difference(
         return _paired(context, query, minus or "", within, where, rows_per_query)
     built = build_difference(query, context.schema, group=group, other=other, within=within, where=where)
     check.scale("within", 2 * (built.bounds[1] - built.bounds[0]))
-    span = width(built.bounds)
-    if cut(slices):
-        sliced = build_slices(built, slices)
-        return in_slices(DIFFERENCE.name, context, sliced, context.draws(sliced, rows_per_query), _of_two(span))
-    draws = context.draws(built, rows_per_query)
-
+    draws, span = context.draws(built, rows_per_query), width(built.bounds)
     passes = (built,) if context.answering.difference_passes == 1 else built.each
 
-    def run(drawing: Drawing) -> Result:
+    def uncut(drawing: Drawing, draws: int) -> Result:
         releases = [drawing.release(one, draws) for one in passes]
         *intervals, gap = drawing.answering.difference(*releases)
         values = [value for release in releases for value in release.values][:2]
@@ -174,9 +185,35 @@ def difference(
         )
         return _result(values[0] - values[1], gap, span) | {"first": first, "second": second}
 
-    return context.question(
-        DIFFERENCE.name, built, draws, run, passes=passes, remarks=lambda: (narrower_cut(context, built.inner, draws),)
-    )
+    unasked = slices is None and isinstance(built.inner, Mean) and not context.dealt and worthwhile(context, draws)
+
+    def whole(draws: int) -> Question:
+        run, remark = partial(uncut, draws=draws), partial(narrower_cut, context, built.inner, draws)
+        remarks = (lambda: ()) if unasked else (lambda: (remark(),))
+        return context.question(DIFFERENCE.name, built, draws, run, passes=passes, remarks=remarks)
+
+    if not (cut(slices) or unasked):
+        return whole(draws)
+    sliced = build_slices(built, slices if cut(slices) else AUTO)
+    question = in_slices(DIFFERENCE.name, context, sliced, draws, _of_two(span))
+    if sliced.edges:
+        return question
+    at_most = whole(max(1, draws - ceil(draws * OF_SURVEYS)))
+    return replace(question, run=partial(_either, built, draws, uncut), forecast=at_most.forecast)
+
+
+def _either(built: Between, draws: int, uncut: Callable[[Drawing, int], Result], drawing: Drawing) -> Result:
+    """Return the difference of two means in slices, or that of their zeros and ones if that is likely narrower.
+
+    `uncut` returns the latter, from this many draws of four units each. Its interval is for the difference itself.
+    """
+    both = [DrawnStages((part,), draws, sliced=True, counting=0.0, drawing=drawing) for part in built.each]
+    seen = [stages.survey() for stages in both]
+    widths = [stages.expected(one) for stages, one in zip(both, seen, strict=True)]
+    if not sum(map(min, widths)) < TOGETHER * sum(alone for _, alone in widths):
+        return uncut(drawing, sum(stages.left(one) for stages, one in zip(both, seen, strict=True)) // 4)
+    found = [clipped(built.bounds, stages.in_group(one)) for stages, one in zip(both, seen, strict=True)]
+    return _of_two(width(built.bounds))(found, [stages.share for stages in both])
 
 
 def _paired(

@@ -238,32 +238,42 @@ class DrawnStages(Stages):
         (ends,) = query.statistic.certify(release, self.drawing.answering) if certain else (EVERYTHING,)
         self._share = max(release.values[0], LEAST_SHARE), ends
 
-    def in_group(self) -> Found:
+    def in_group(self, seen: Overview | None = None) -> Found:
         """Return the mean of the first value among the rows that count: cut, or uncut if that is likely narrower."""
+        seen = seen or self.survey()
+        cut, uncut = self.expected(seen)
+        return self._cut(seen) if cut < uncut else self._uncut(seen)
+
+    def survey(self) -> Overview:
+        """Find out how many rows count, and where their values lie."""
         self.count_rows(PILOT_OF_GROUP, certain=False)
-        seen = self.overview(PILOT_OF_GROUP)
-        left, cuts = 2 * self.draws - self.count(PILOT_OF_GROUP) - seen.draws, [*seen.cuts, 0.0]
-        if not seen.clear or self._narrower_uncut(seen, left, cuts):
-            return self._uncut(left)
-        return self._cut(seen, left, cuts)
+        return self.overview(PILOT_OF_GROUP)
 
-    def _cut(self, seen: Overview, draws: int, cuts: Sequence[float]) -> Found:
-        self.count_rows(COUNTING, certain=True)
-        return _about(seen.center, self, draws - self.count(COUNTING), cuts)
+    def left(self, seen: Overview) -> int:
+        """Return how many units of two answers are left after a survey."""
+        return 2 * self.draws - self.count(PILOT_OF_GROUP) - seen.draws
 
-    def _uncut(self, draws: int) -> Found:
-        release = self.drawing.release(Quadratic(self.measures, FIRST), draws // 2)  # three outcomes: two units a draw
-        ((found, share),) = self.drawing.answering.groups(release, 1)
-        self._share = self._share[0], share
-        return release.values[0], found
-
-    def _narrower_uncut(self, seen: Overview, draws: int, cuts: Sequence[float]) -> bool:
-        """Whether it would be, if values lay as the overview shows, and every count were as expected."""
+    def expected(self, seen: Overview) -> tuple[float, float]:
+        """Return how wide the interval is, cut and uncut, if values lie as was seen and every count is as expected."""
+        if not seen.clear:
+            return inf, inf
         (low, high), measure = self.measures[0].bounds, any_group(self.measures[0])
         values = low + (high - low) * seen.values()
         rows = Imagined.of((measure,), self.drawing.answering, values, share=self.seen_share)
         imagined = DrawnStages((measure,), self.draws, sliced=True, counting=0.0, drawing=rows)
-        return width(imagined._uncut(draws)[1]) <= width(imagined._cut(seen, draws, cuts)[1])
+        _, uncut = imagined._uncut(seen)
+        _, cut = imagined._cut(seen)
+        return width(cut), width(uncut)
+
+    def _cut(self, seen: Overview) -> Found:
+        self.count_rows(COUNTING, certain=True)
+        return _about(seen.center, self, self.left(seen) - self.count(COUNTING), [*seen.cuts, 0.0])
+
+    def _uncut(self, seen: Overview) -> Found:
+        release = self.drawing.release(Quadratic(self.measures, FIRST), self.left(seen) // 2)  # two units a draw
+        ((found, share),) = self.drawing.answering.groups(release, 1)
+        self._share = self._share[0], share
+        return release.values[0], found
 
     @property
     def seen_share(self) -> float:
@@ -350,6 +360,12 @@ COUNTING = 1 / 4  # draws, in ordinary answers, for the share of rows that count
 ENOUGH = 4_000  # draws from which on a mean is cut unasked: with fewer, cuts hardly make it narrower
 
 
+def clipped(bounds: Interval, found: Found) -> Estimate:
+    """Return what was found of a value in [0, 1], as that of one within these bounds."""
+    value, (first, last) = found
+    return Estimate.within(bounds, min(1.0, max(0.0, value)), (max(0.0, first), min(1.0, last)))
+
+
 def any_group(measure: Composed) -> Composed:
     """Return the mean in any one of the groups: for rows that are imagined, which condition it has does not matter."""
     if isinstance(measure, InGroups):
@@ -404,9 +420,7 @@ def in_slices(
 
     def estimate(part: Composed, drawing: Drawing) -> tuple[Estimate, Interval]:
         stages = DrawnStages((part,), draws, sliced=True, counting=counting, drawing=drawing)
-        value, (first, last) = _found(stages, sliced.edges)
-        found = Estimate.within(bounds, min(1.0, max(0.0, value)), (max(0.0, first), min(1.0, last)))
-        return found, stages.share
+        return clipped(bounds, _found(stages, sliced.edges)), stages.share
 
     def run(drawing: Drawing) -> Result:
         found, shares = zip(*(estimate(part, drawing) for part in parts), strict=True)

@@ -74,6 +74,13 @@ def test_what_is_found_out_first_is_part_of_what_is_paid_for(monkeypatch: pytest
             else:
                 assert len(drawn) >= 6  # of the overview, three; of the slices, at least as many
             assert answer.cost == price.answers == (1 if kind == "total" or query == "x" else 2)
+        for group in ("x > 0.1", "x > 0.3"):  # in slices; by zeros and ones
+            drawn.clear()
+            before, answer = session.ledger.spent.charge, session.difference("gaps", group, within=(0, 1))
+            charged = session.ledger.spent.charge - before
+            assert charged - 32 <= sum(drawn) <= charged
+            assert (len(drawn) > 10) == (group == "x > 0.1")
+            assert answer.cost == 4
 
 
 def test_the_default_is_auto_and_none_is_another_question() -> None:
@@ -134,6 +141,24 @@ def test_a_group_is_cut_where_that_makes_it_narrower_and_else_hardly_wider(shape
     assert ratios["half"] <= half
     assert ratios["twentieth"] <= 1.15  # as they deviate by some percent
     assert ratios["hundredth"] <= 1.15
+
+
+@pytest.mark.parametrize(("shape", "half"), [("crowded in the middle", 0.7), ("a long tail", 1.0), ("uniform", 1.1)])
+def test_a_difference_is_cut_where_that_makes_it_narrower_and_else_hardly_wider(shape: str, half: float) -> None:
+    draw, ratios = SHAPES[shape][0], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        data = {"x": draw(rng), "first": rng.random(ROWS) < 0.5, "second": rng.random(ROWS) < 0.02}
+        with Session(data, queries=100, seed=seed, bounds={"x": (0, 1)}) as session:
+            for group in ("first", "second"):
+                about = {"group": group, "other": f"NOT {group}"}
+                price = session.price("x", "difference", **about)
+                found, uncut = (session.difference("x", **about, slices=slices) for slices in (None, "none"))
+                assert found.cost == uncut.cost == price.answers == 4
+                assert max(found.low, uncut.low) <= 0.0 <= min(found.high, uncut.high)
+                ratios.append((found.high - found.low) / (uncut.high - uncut.low))
+    assert np.mean(ratios[::2]) <= half
+    assert np.mean(ratios[1::2]) <= 1.15
 
 
 def test_groups_are_cut_unless_they_are_many() -> None:
@@ -198,7 +223,8 @@ def test_a_difference_of_large_groups_is_narrower_in_slices() -> None:
         assert cut.cost == uncut.cost == price.answers == 4
         assert cut.low <= 10.0 <= cut.high
         assert cut.margin < 0.8 * uncut.margin
-        assert "with slices auto" in str(session.price("x + 1", "difference", **about))
+        assert "with slices auto" in str(session.price("x + 1", "difference", **about, slices="none"))
+        assert session.difference("x", **about).cached  # as by default
         assert cut.first is not None
         assert cut.second is not None
         ends = cut.first.low - cut.second.high, cut.first.high - cut.second.low  # both hold, so this holds

@@ -58,7 +58,11 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("s", "histogram", {"categories": ["a", "b"], "where": "b"}),
     ("gaps", "quantile", {"q": 0.5}),
     ("x", "difference", {"group": "b", "other": "NOT b"}),
-    ("gaps", "difference", {"group": "b", "other": "NOT b", "slices": "auto"}),
+    ("x", "difference", {"group": "b", "other": "x > 0.9", "slices": "none"}),
+    ("gaps", "difference", {"group": "b", "other": "NOT b", "slices": [0.5]}),
+    ("gaps", "difference", {"group": "b", "other": "NOT b"}),
+    ("gaps / 9", "difference", {"group": "b", "other": "NOT b"}),
+    ("gaps", "difference", {"group": "b", "other": "x > 0.999"}),
     ("x", "difference", {"minus": "gaps"}),
 ]
 
@@ -88,7 +92,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         begun(self, *args, **options)
         place.append(self.guarantee.level)
 
-    def imagining(*args: Any) -> bool:
+    def imagining(*args: Any) -> tuple[float, float]:
         """Compare widths of imagined counts: nothing is stated."""
         inside[0] += 1
         try:
@@ -96,8 +100,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         finally:
             inside[0] -= 1
 
-    compare = DrawnStages._narrower_uncut
-    monkeypatch.setattr(DrawnStages, "_narrower_uncut", imagining)
+    compare = DrawnStages.expected
+    monkeypatch.setattr(DrawnStages, "expected", imagining)
     begun = Drawing.__init__
     for name in COUNTS:
         monkeypatch.setattr(CoinGuarantee, name, counted(name))
