@@ -181,6 +181,18 @@ def test_several_workers_serve_one_ledger(tmp_path: Path) -> None:
     assert len(answers) == 100
 
 
+@pytest.mark.slow
+def test_workers_that_are_slow_to_begin_serve_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that had not imported everything within five seconds were killed, and so were those that came after."""
+    (tmp_path / "slow").mkdir()
+    slow = "import sys, time\nif any('spawn_main' in word for word in sys.orig_argv): time.sleep(7)\n"
+    (tmp_path / "slow" / "sitecustomize.py").write_text(slow)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "slow"))
+    arguments = [str(table(tmp_path)), "--port", "0", "--workers", "2", "--token-file", str(tmp_path / "token")]
+    with process(*arguments, folder=tmp_path) as server:  # it answers by then
+        assert server.terminate() in (0, -15)
+
+
 def test_servers_join_the_ledger_that_another_one_began(tmp_path: Path) -> None:
     """Opening decides nothing: both have a plan of their own until the first answer, which decides for both."""
     data = table(tmp_path)

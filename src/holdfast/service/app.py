@@ -200,10 +200,10 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     state.close()
     os.environ[WORKER_SETTINGS] = settings.to_json()
     config = uvicorn.Config("holdfast.service.app:worker", factory=True, workers=settings.workers, **options)
-    from uvicorn.supervisors import Multiprocess
+    from holdfast.service import workers
 
     with _sharing(settings.workers):
-        Multiprocess(config, sockets=[listening]).run()
+        workers.run(config, listening)
 
 
 def uvicorn_options(settings: Settings) -> dict[str, Any]:
