@@ -570,3 +570,16 @@ def test_an_empty_csv_file_among_others_is_named(place: str, tmp_path: Path) -> 
     (tmp_path / f"{place}.csv").touch()
     with pytest.raises(hf.RowSourceError, match=rf"{place}\.csv is empty, without even a header\. Remove it"):
         open_rows(str(tmp_path / "*.csv"), folder=tmp_path / "f.holdfast")
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize(("one", "other"), [("2024-01-31", "01/02/2024"), ("31.01.2024 10:00", "2024-01-02 10:00")])
+def test_files_that_write_dates_in_two_orders_are_refused(one: str, other: str, declared: bool, tmp_path: Path) -> None:
+    """The first rows, of the first file alone, say nothing of them, and Polars reads each file as it begins."""
+    kind = {"types": {"d": "timestamp" if ":" in one else "date"}} if declared else {}
+    (tmp_path / "1.csv").write_text("d,y\n" + f"{one},1\n" * 10_000)
+    (tmp_path / "2.csv").write_text('d,y\n"",1\n' + f"{other},1\n" * 300)
+    with pytest.raises(hf.RowSourceError, match=r"2\.csv: dates of 'd' are not written in the same order as in .*1\."):
+        open_rows(str(tmp_path / "*.csv"), folder=tmp_path / "f.holdfast", **kind)  # type: ignore[arg-type]
+    (tmp_path / "2.csv").write_text('d,y\n"",1\n' + f"{one},1\n" * 300)
+    assert len(open_rows(str(tmp_path / "*.csv"), folder=tmp_path / "f.holdfast", **kind)) == 10_301  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ another kind, in just about all of the first rows, and not later. Values of one 
 unit one value counts in a column: the first that is there.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -383,6 +384,15 @@ def _first_of_each(texts: pl.DataFrame, units: pl.Series) -> pl.DataFrame:
         both = pl.DataFrame([units.alias("unit"), there.alias("there")])
         columns.append(values.zip_with(both.to_struct("").is_first_distinct() & there, values.clear(texts.height)))
     return pl.DataFrame(columns)
+
+
+def begins_with_year(text: str) -> bool:
+    """Whether a date is written from the year on; otherwise its first number is the day.
+
+    >>> begins_with_year(" 2024-01-31"), begins_with_year("31/01/2024")
+    (True, False)
+    """
+    return re.match(_YEAR_FIRST, text) is not None
 
 
 def _and_more(columns: int) -> str:

@@ -24,7 +24,7 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import storage_of
-from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows, Undeclared
+from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows, Undeclared, begins_with_year
 from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
 
@@ -261,7 +261,27 @@ class CsvFiles:
         first = FirstRows(self._where, texts, lambda types: self._read_as(types).head(LOOK_AHEAD), self._unit)
         found = first.types(declared, self._dialect.decimal, self._options["separator"])
         self._notes = first.notes
+        self._refuse_dates_of_two_orders(found)
         return found
+
+    def _refuse_dates_of_two_orders(self, types: Mapping[str, pl.DataType]) -> None:
+        """Refuse files of which some write the year first and others last: Polars would not say which it has read."""
+        places = [place for place, dtype in enumerate(types.values()) if dtype.is_temporal()]
+        known: dict[int, tuple[bool, Path]] = {}
+        several = zip(self._files, self.on_disk, strict=True) if places and len(self.on_disk) > 1 else ()
+        for path, in_utf8 in several:
+            rows = pl.scan_csv(in_utf8, schema=dict.fromkeys(types, pl.String()), **self._options).head(LOOK_AHEAD)
+            values = (pl.nth(place).replace("", None).drop_nulls().first() for place in places)
+            firsts = rows.select(values).collect(engine="streaming")
+            for place, text in zip(places, firsts.row(0), strict=True):
+                if text is None:
+                    continue
+                year_first, before = known.setdefault(place, (begins_with_year(text), path))
+                if year_first != begins_with_year(text):
+                    raise RowSourceError(
+                        f"{path}: dates of {list(types)[place]!r} are not written in the same order as in {before}, so"
+                        " that some would be read wrongly. Write all as 2024-12-31."
+                    )
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):
