@@ -1,7 +1,8 @@
 """Photograph the web page for the manual: `python docs/photograph.py`, with Chromium and chromedriver installed.
 
 Made-up flights, held rows and a board are served, questions asked, and pages with their answers photographed as they
-are seen at 1280 and at 390 pixels, light and dark. The pictures are in docs/page.
+are seen at 1280 and at 390 pixels, light and dark. The pictures are in docs/page; those in docs/page/before, of the
+pages before they followed the rules of docs/explanation/page.md, are not made again.
 """
 
 import base64

@@ -33,6 +33,22 @@ def generate():
         sys.path.remove(str(DOCS))
 
 
+def test_every_page_is_shown_before_and_now_at_both_widths_light_and_dark():
+    page = (DOCS / "explanation" / "page.md").read_text(encoding="utf-8")
+    pictures = {
+        f"{name}-{width}-{scheme}.webp"
+        for name in ("ask", "history", "plan", "check", "board", "admin")
+        for width in (1280, 390)
+        for scheme in ("light", "dark")
+    }
+    for folder in ("page", "page/before"):
+        assert {each.name for each in (DOCS / folder).glob("*.webp")} == pictures
+    shown = re.findall(r"\(\.\./page/([^)]+)\)", page)
+    now = [each for each in shown if not each.startswith("before/")]
+    assert [f"before/{each}" for each in now] == [each for each in shown if each not in now]
+    assert {each.split("-")[0] for each in now} == {each.split("-")[0] for each in pictures}
+
+
 def test_every_public_name_is_in_the_reference(generate):
     page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8") + generate.other_names()
     documented = set(re.findall(r"holdfast\.(\w+)", page))
