@@ -9,13 +9,13 @@ holdfast.errors.InvalidArgument: rows_per_query must be positive; got 0.
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, isfunction, signature
 from math import inf, isfinite
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidArgument
 
@@ -146,25 +146,45 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
     holdfast.errors.InvalidArgument: There is no option 'row'. Did you mean 'rows'?
     """
 
+    parameters = signature(function).parameters.values()
+    known = [each.name for each in parameters if each.kind in _NAMED and each.name != "self"]
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)  # those of `Reading`
+    known += Reading.__annotations__ if takes_any else []
+
+    def unknown(named: Mapping[str, object]) -> InvalidArgument | None:
+        name = next((name for name in named if name not in known), None)
+        if name is None:
+            return None
+        return InvalidArgument(f"There is no option {name!r}. {_meant(name, known)}", name=name)
+
     @_refusing
     @wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> R:
         __tracebackhide__ = True
+        if takes_any and (refusal := unknown(named)) is not None:
+            raise refusal
         try:
             return function(*args, **named)
         except TypeError:
-            declared = signature(function).parameters.items()
-            known = [name for name, each in declared if each.kind in _NAMED and name != "self"]
-            for name in named:
-                if name not in known:
-                    raise InvalidArgument(f"There is no option {name!r}. {_meant(name, known)}", name=name) from None
+            if (refusal := unknown(named)) is not None:
+                raise refusal from None
             raise
 
     return checked
 
 
-# How a file is written is said to `open`; in other libraries, under other names.
-READING = {each: each for each in ("types", "separator", "encoding", "null_values", "decimal")} | {
+class Reading(TypedDict, total=False):
+    """How a CSV or JSON lines file is written: options of `open`, and of whatever else takes the path of one."""
+
+    types: Mapping[str, str] | None
+    separator: str | None
+    encoding: str
+    null_values: Collection[str]
+    decimal: str
+
+
+# What other libraries call these.
+READING = {each: each for each in Reading.__annotations__} | {
     **dict.fromkeys(("sep", "delimiter"), "separator"),
     **dict.fromkeys(("dtype", "dtypes", "schema"), "types"),
     **dict.fromkeys(("na_values", "nan_values"), "null_values"),
@@ -179,8 +199,6 @@ def _meant(name: str, known: Sequence[str]) -> str:
         return f"It is an option of open: give holdfast.open(data, {name}=...)."
     reading = READING.get(name)
     near = [reading] if reading in known else get_close_matches(name, known, n=1)
-    if reading is not None and reading not in known and "data" in known:
-        return f"It says how a file is written: give it once to holdfast.open(data, {reading}=...), which remembers it."
     return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
 
 

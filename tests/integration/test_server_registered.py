@@ -1,7 +1,7 @@
 """Datasets that the admin registers: over the API and on the page, with every setting that the server's file takes."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date
 from html import unescape
 from pathlib import Path
@@ -11,8 +11,9 @@ import httpx
 import polars as pl
 import pytest
 
+from holdfast.errors import InvalidArgument
 from holdfast.service.schemas import NOT_SENT, DatasetIn
-from holdfast.service.settings import DatasetSettings, Settings
+from holdfast.service.settings import DatasetSettings, Settings, load
 from serving import Running, settings, table
 
 DATASETS = "/api/v1/datasets"
@@ -89,6 +90,45 @@ def test_the_page_takes_the_same_settings_as_lines_of_the_servers_file(server: R
     shown = fill_in(server, name="rail", file="trains.parquet", settings=lines)
     assert "Serving rail." in shown.text
     is_as_chosen(admin, "rail")
+
+
+def test_a_text_file_is_served_as_it_is_written(server: Running, admin: httpx.Client, tmp_path: Path) -> None:
+    rows = [f"0{n};{n % 7},5" if n % 50 else f"0{n};NA" for n in range(300)]
+    for name, more in (("sent", "1;2"), ("lines", "2;3")):  # the same rows twice would be refused
+        (tmp_path / f"{name}.csv").write_text("\n".join(["zip code;share", *rows, more]))
+    sent = {"name": "sent", "file": "sent.csv", "separator": ";", "decimal": ",", "null_values": ["NA"]}
+    refused = admin.post(DATASETS, json={"name": "sent", "file": "sent.csv", "separator": ";", "decimal": ","})
+    assert refused.status_code == 422
+    assert refused.json()["error"].endswith('say so in its settings: null_values = ["NA"].')
+    answered = admin.post(DATASETS, json=sent | {"types": {"zip code": "text"}})
+    assert answered.status_code == 200, answered.text
+    shown = fill_in(server, name="lines", file="lines.csv")
+    said = unescape(shown.text).partition("All together: ")[2].partition(".</")[0]
+    assert said == 'separator = ";" and decimal = "," and null_values = ["NA"]'
+    lines = "\n".join([*said.split(" and "), 'types = { "zip code" = "text" }', 'encoding = "latin-1"'])
+    assert "Serving lines." in fill_in(server, name="lines", file="lines.csv", settings=lines).text
+    for name in ("sent", "lines"):
+        assert {one: found["type"] for one, found in columns(admin, name).items()} == {
+            "zip code": "text",
+            "share": "number",
+        }
+
+
+def test_a_text_file_in_the_servers_file_is_read_as_said(tmp_path: Path) -> None:
+    rows = "".join(f"0{n}\t{n % 7}\n" for n in range(300))
+    (tmp_path / "trips.csv").write_text(f"zip\tshare\n{rows}")
+    file = tmp_path / "server.toml"
+    file.write_text('[datasets.trips]\npath = "trips.csv"\nseparator = "\\t"\ntypes = { zip = "text" }\n')
+    read = Settings.from_json(load({}, config=file, environment={}).to_json())  # as worker processes receive them
+    with Running(replace(read, data_folder=None)) as server, server.client(server.token()) as client:
+        assert {one: found["type"] for one, found in columns(client, "trips").items()} == {
+            "zip": "text",
+            "share": "integer",
+        }
+    for wrong in ('types = { zip = "str" }', 'separator = ";;"', "null_values = 3", 'encoding = "none"', "decimal = 1"):
+        file.write_text(f'[datasets.trips]\npath = "trips.csv"\n{wrong}\n')
+        with pytest.raises(InvalidArgument, match=wrong.partition(" ")[0]):
+            load({}, config=file, environment={})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from inspect import signature
 from math import inf, nan
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -113,16 +115,12 @@ def test_bounds_that_are_one_float_are_refused():
         (lambda: hf.Session({"x": [1, 2]}, querys=3), "There is no option 'querys'. Did you mean 'queries'?"),  # type: ignore[call-arg]
         (lambda: hf.plan(row=3), "There is no option 'row'. Did you mean 'rows'?"),  # type: ignore[call-arg]
         (lambda: hf.open({"x": [1]}, foo=3), "There is no option 'foo'. There are: data,"),  # type: ignore[call-arg]
-        (
-            lambda: hf.Session("x.csv", separator=";"),  # type: ignore[call-arg]
-            "There is no option 'separator'. It says how a file is written: give it once to holdfast.open(data,"
-            " separator=...), which remembers it.",
-        ),
+        (lambda: hf.Session("x.csv", delimiter=";"), "There is no option 'delimiter'. Did you mean 'separator'?"),  # type: ignore[call-arg]
         (
             lambda: hf.Session({"x": [1]}, folder="x.holdfast"),  # type: ignore[call-arg]
             "There is no option 'folder'. It is an option of open: give holdfast.open(data, folder=...).",
         ),
-        (lambda: hf.plan("x.csv", na_values=["NA"]), "There is no option 'na_values'. It says how a file is written:"),  # type: ignore[call-arg]
+        (lambda: hf.plan("x.csv", na_values=["NA"]), "There is no option 'na_values'. Did you mean 'null_values'?"),  # type: ignore[call-arg]
         (lambda: hf.open("x.csv", sep=";"), "There is no option 'sep'. Did you mean 'separator'?"),  # type: ignore[call-arg]
     ],
 )
@@ -132,12 +130,62 @@ def test_an_option_that_is_not_there_is_refused_with_the_nearest(call: Callable[
     assert str(refused.value).startswith(said)
 
 
-@pytest.mark.parametrize("option", sorted({*check.OPENING, *check.READING.values()}))
+@pytest.mark.parametrize("option", check.OPENING)
 def test_an_option_of_open_is_said_to_belong_there(option: str) -> None:
     assert option in signature(hf.open).parameters
     for function in (hf.Session, hf.hold_back):
         with pytest.raises(InvalidArgument, match=rf"give .*holdfast.open\(data, {option}=...\)"):
             function({"x": [1]}, **{option: 1})  # type: ignore[arg-type, operator]
+
+
+def test_whatever_takes_the_path_of_a_file_takes_how_it_is_written(tmp_path: Path) -> None:
+    opened = signature(hf.open).parameters
+    assert set(check.Reading.__annotations__) == {*opened} - {
+        *("data", "name", "folder", "progress", "complete", "version", "unit")
+    }
+    assert {name: get_type_hints(check.Reading)[name] for name in check.Reading.__annotations__} == {
+        name: opened[name].annotation for name in check.Reading.__annotations__
+    }
+    text = "zip;share\n" + "".join(f"0{n % 60};{n % 7},5\n" if n % 50 else f"0{n % 60};n/a\n" for n in range(300))
+    options: check.Reading = {"types": {"zip": "text"}, "separator": ";", "decimal": ",", "null_values": ["n/a"]}
+    options["encoding"] = "latin-1"
+    types = {"zip": "text", "share": "number"}
+    for number, opened_by in enumerate(
+        (
+            lambda path: hf.open(path, **options).schema,
+            lambda path: hf.Session(path, **options).schema,
+            lambda path: hf.hold_back(path, **options)[1].schema,
+            lambda path: (hf.plan(path, **options), hf.open(path))[1].schema,  # which remembers them
+            lambda path: hf.deal(path, f"{path}.deck", cards=100, **options).schema,
+        )
+    ):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(text)
+        assert {column.name: str(column.type) for column in opened_by(path)} == types
+    with pytest.raises(InvalidArgument, match=r"^separator must be left out where no file is given\.$"):
+        hf.plan(rows=100, separator=";")
+    with pytest.raises(InvalidArgument, match=r"^types must be left out unless a table is read from files"):
+        hf.Session({"x": [1, 2]}, types={"x": "number"})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"types": {"x": float}}, r"^types\['x'\] must be one of .*; got <class 'float'>\. Did you mean 'number'\?$"),
+        ({"types": {"x": "str"}}, r"Did you mean 'text'\?$"),
+        ({"types": {"x": []}}, r"^types\['x'\] must be one of .*; got \[\]\.$"),
+        ({"types": "number"}, "^types must be a dict by column names; got 'number'"),
+        ({"separator": 5}, "^separator must be one character"),
+        ({"encoding": 5}, "^encoding must be one that Python knows"),
+        ({"null_values": 5}, "^null_values must be a list of texts; got 5"),
+        ({"decimal": 5}, "^decimal must be '.' or ','; got 5"),
+    ],
+)
+def test_how_a_file_is_written_is_said_in_the_right_words(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("x\n1\n2\n")
+    with pytest.raises(InvalidArgument, match=said):
+        hf.Session(path, **options)
 
 
 def test_another_type_error_stays_as_it_is() -> None:

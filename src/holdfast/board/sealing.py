@@ -19,7 +19,7 @@ from holdfast.ledger import FileWitness, Head, ProcessWitness, Seen, Tip, Witnes
 from holdfast.ledger.witness import BOARD, SPLIT
 from holdfast.queries.submission import CELLS, Metric
 from holdfast.questions.board_files import CONFUSION, SEALED
-from holdfast.questions.predictions import PredictionsLike
+from holdfast.questions.predictions import PredictionsLike, named_columns
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
 from holdfast.rows.decks.dealt import decks_of_copies, decks_of_scan, unordered_content, witness_of
@@ -51,8 +51,8 @@ def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | No
     for name in requested if unit is None else [*requested, unit]:
         if name not in table.columns:
             raise InvalidArgument(
-                f"labels must have a column {name!r}; they have: {', '.join(table.columns)}. Name yours with id=,"
-                " target= and unit=.",
+                f"labels must have a column {name!r}; they have: {named_columns(table.columns)}. Name yours with"
+                " id=, target= and unit=.",
                 name="labels",
             )
     sealed = table.select(requested if unit is None else [*requested, unit])

@@ -6,6 +6,7 @@ imported only when the command is run or described, so one does not slow down th
 
 import gc
 import json as jsonlib
+import shlex
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except HoldfastError as error:
         code = _refuse(words, error.to_dict(), error.exit_code)
     except click.ClickException as error:
-        shape = error_json(_usage(error), kind="usage", status=InvalidArgument.status, details={})
+        shape = error_json(_usage(error, words), kind="usage", status=InvalidArgument.status, details={})
         code = _refuse(words, shape, InvalidArgument.exit_code)
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
@@ -138,20 +139,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: click.ClickException, words: Sequence[str]) -> str:
     """Return the text of a usage error, with a pointer to the command's help."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = "holdfast" if context is None else context.command_path
     message = error.format_message().rstrip(".")
-    if isinstance(error, click.NoSuchOption) and context is not None and (meant := _meant(error.option_name, context)):
+    if (
+        isinstance(error, click.NoSuchOption)
+        and context is not None
+        and (meant := _meant(error.option_name, context, words))
+    ):
         message = f"No such option {error.option_name!r}. {meant}"
     way = _ONE_ARGUMENT.get(where, "") if "unexpected extra argument" in message else ""
     return f"{message}{'' if message.endswith(('?', '?)')) else '.'}{way} See {where} --help."
 
 
-def _meant(flag: str, context: click.Context) -> str:
+def _meant(flag: str, context: click.Context, words: Sequence[str]) -> str:
     """Say which option is meant by one that goes by another name elsewhere, or belongs to `holdfast open`."""
     from holdfast.check import READING
     from holdfast.questions import OPTIONS_OTHERWISE_CALLED
@@ -163,8 +168,18 @@ def _meant(flag: str, context: click.Context) -> str:
     if near is not None:
         return f"Did you mean {near!r}?"
     if reading != "--" and "data" in here.values():
-        return f"It says how a file is written: give it once to holdfast open DATA {reading}, which remembers it"
+        return f"It says how a file is written: give it once to {_opening(reading, flag, words)}, which remembers it"
     return ""
+
+
+def _opening(reading: str, flag: str, words: Sequence[str]) -> str:
+    """Return the call of `holdfast open` that says of these data what was said with another command."""
+    where = next((place for place, word in enumerate(words) if word.partition("=")[0] == flag), None)
+    value = None if where is None else words[where].partition("=")[2] or next(iter(words[where + 1 :]), None)
+    data = words[1] if len(words) > 1 and not words[1].startswith("-") else None
+    if data is None:
+        return f"holdfast open DATA {reading}"
+    return shlex.join(["holdfast", "open", data, reading, *([] if value is None else [value])])
 
 
 _ONE_ARGUMENT = {

@@ -1,6 +1,8 @@
 """Commands about data, before anything is asked: open, deal, deck, hold-back, plan."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,11 +26,13 @@ from holdfast.cli.options import (
     plan_option,
     planned,
     rows_each,
+    spread,
 )
 from holdfast.cli.output import note, noting_warnings, say, show_json, show_notes, spell, table
 from holdfast.errors import InvalidArgument, RowSourceError
 
 if TYPE_CHECKING:
+    from holdfast.check import Reading
     from holdfast.rows.source import RowSource
 
 Complete = Annotated[str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")]
@@ -39,20 +43,41 @@ Version = Annotated[
 ]
 
 
-def open(
-    data: Data,
-    folder: Annotated[str | None, Flag(help="Where to put the folder of columns.")] = None,
-    complete: Complete = None,
+def _read(
+    *,
     types: Annotated[
         str | None, Flag(metavar="A=number,B=text", help="Types of columns of a CSV or JSON lines file; remembered.")
     ] = None,
-    unit: Unit = None,
     separator: Annotated[str | None, Flag(help="What separates the values of a CSV file, such as ';' or tab.")] = None,
     encoding: Annotated[str, Flag(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
     null_values: Annotated[
         str | None, Flag(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
     ] = None,
     decimal: Annotated[str, Flag(help="The decimal point of a CSV file: . or a comma.")] = ".",
+) -> "Reading":
+    """Return how a file is written, as arguments of `holdfast.open`."""
+    return {
+        "types": dict(_pair(part) for part in types.split(",")) if types else None,
+        "separator": "\t" if separator in ("\\t", "tab") else separator,
+        "encoding": encoding,
+        "null_values": null_values.split(",") if null_values else (),
+        "decimal": decimal,
+    }
+
+
+def _that_reads(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how a file is written, in place of its parameter `reading`."""
+    return spread(command, reading=list(signature(_read).parameters.values()))
+
+
+@_that_reads
+def open(
+    data: Data,
+    folder: Annotated[str | None, Flag(help="Where to put the folder of columns.")] = None,
+    complete: Complete = None,
+    unit: Unit = None,
+    *,
+    reading: Mapping[str, Any],
     version: Version = None,
     json: Json = False,
 ) -> None:
@@ -74,23 +99,8 @@ def open(
     from holdfast.session.beside import declare, ledger_beside
 
     named = tuple(complete.split(",")) if complete else ()
-    declared = dict(_pair(part) for part in types.split(",")) if types else None
-    written = {
-        "separator": "\t" if separator in ("\\t", "tab") else separator,
-        "encoding": encoding,
-        "null_values": null_values.split(",") if null_values else (),
-        "decimal": decimal,
-    }
     with noting_warnings() as notes:
-        rows = open_rows(
-            data,
-            folder=folder,
-            complete=named,
-            types=declared,
-            unit=unit,
-            version=version,
-            **written,  # type: ignore[arg-type]
-        )
+        rows = open_rows(data, folder=folder, complete=named, unit=unit, version=version, **_read(**reading))
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if begun:
@@ -136,6 +146,7 @@ def _pair(part: str) -> tuple[str, str]:
     return name, type_
 
 
+@_that_reads
 def deal(
     source: Annotated[
         str,
@@ -144,6 +155,7 @@ def deal(
         ),
     ],
     deck: Annotated[str, Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
+    *,
     cards: Annotated[float, Flag(help="How many draws: questions times rows per answer.")],
     next: Annotated[bool, Flag("--next", help="Deal more cards into an existing deck.")] = False,
     slices: Annotated[int, Flag(help="How many decks to deal at once, one for each machine.")] = 1,
@@ -157,6 +169,7 @@ def deal(
     checks: Annotated[
         float | None, Flag(metavar="SHARE", help="Rows that only check guesses, such as 0.1; remembered.")
     ] = None,
+    reading: Mapping[str, Any],
     version: Version = None,
     json: Json = False,
 ) -> None:
@@ -191,6 +204,7 @@ def deal(
         distinct=distinct,
         checks=checks,
         version=version,
+        **_read(**reading),
     )
     decks = made if isinstance(made, list) else [made]
     if json:

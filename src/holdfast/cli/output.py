@@ -266,8 +266,14 @@ _PATTERNS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 
 def _open_again(message: str) -> str:
-    """Return `OPEN` with the data that the running command names, and what else was said about their file."""
+    """Return `OPEN` with the data that the running command names, and what else was said about their file.
+
+    A command that has these options itself, as `deal` does, is given them itself.
+    """
     context = click.get_current_context(silent=True)
+    own = () if context is None or context.info_name == "open" else context.command.params
+    if any("--null-values" in option.opts for option in own):
+        return ""
     data = None if context is None else context.params.get("data")
     if isinstance(data, Sequence) and len(data) == 1:  # of several files, as a server has them, any may be meant
         data = data[0]
@@ -296,7 +302,8 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
         message = message.replace(argument, flag)
     for pattern, written in _PATTERNS:
         message = re.sub(pattern, written, message)
-    message = message.replace(OPEN, _open_again(message))
+    again = _open_again(message)
+    message = message.replace(OPEN if again else f"{OPEN} ", again)
     if not flags:
         return message
     name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"

@@ -247,7 +247,7 @@ def match(
     if ids.name not in table.columns and ID in table.columns:  # as evaluation files call it
         table = table.rename({ID: ids.name})
     if ids.name not in table.columns:
-        raise _wrong(f"must have a column {ids.name!r} of ids; it has: {_named(table.columns)}")
+        raise _wrong(f"must have a column {ids.name!r} of ids; it has: {named_columns(table.columns)}")
     columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]
     requested = Type.STRING if ids.dtype == pl.String else Type.INT
     given = _cast(table[ids.name], requested, f"ids ({ids.name})")
@@ -292,7 +292,7 @@ def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:
         if name in others:
             return str(name)
     if len(others) != 1:
-        raise _wrong(f"must have a column {PREDICTION!r} beside {id!r}; it has: {_named(table.columns)}")
+        raise _wrong(f"must have a column {PREDICTION!r} beside {id!r}; it has: {named_columns(table.columns)}")
     return others[0]
 
 
@@ -332,6 +332,12 @@ def _some(ids: pl.Series, one: str, many: str) -> str:
     """Name some of the ids that a message is about: all of them are public, or the caller's own."""
     shown = ", ".join(repr(x if isinstance(x, int) else x[:LONGEST_SHOWN]) for x in ids.head(3).to_list())
     return f"{shown} {one}" if ids.len() == 1 else f"{ids.len():,} {many}, such as {shown}"
+
+
+def named_columns(columns: Sequence[str]) -> str:
+    """Return the names of a table's columns; of a single one, whether it looks like several."""
+    between = next((each for each in (";", "\t", "|") if len(columns) == 1 and each in columns[0]), None)
+    return _named(columns) + ("" if between is None else f", one column; write commas in place of {between!r}")
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -5,11 +5,11 @@ Other packages can add more: a callable registered in `ROW_SOURCES` (or as an en
 nothing here recognizes.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from glob import has_magic
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, Unpack
 
 import numpy as np
 import polars as pl
@@ -96,7 +96,7 @@ def open_rows(
         The rows, for `Session` and others that take a table.
     """
     complete = _column_names(complete)
-    dialect = dialect_of(types, separator, encoding, null_values, decimal)
+    dialect = dialect_of(types=types, separator=separator, encoding=encoding, null_values=null_values, decimal=decimal)
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgument(f"name must be a non-empty text; got {name!r}.", name="name")
     if isinstance(data, str) and not data:
@@ -186,11 +186,16 @@ def _on_the_web(address: str) -> RowSourceError:
     return RowSourceError(f"{address} is not a file. A holdfast server is asked with holdfast.connect(url, token).")
 
 
-def dialect_of(
-    types: Mapping[str, str] | None, separator: str | None, encoding: str, null_values: Collection[str], decimal: str
-) -> Dialect:
+def dialect_of(**reading: Unpack[check.Reading]) -> Dialect:
     """Return how CSV files are written, from the options of `open_rows`."""
-    return Dialect(separator, encoding, _texts(null_values), decimal, tuple(_types(types).items()))
+    types, null_values = _types(reading.get("types")), _texts(reading.get("null_values", ()))
+    return Dialect(
+        reading.get("separator"),
+        reading.get("encoding", "utf-8"),
+        null_values,
+        reading.get("decimal", "."),
+        tuple(types.items()),
+    )
 
 
 def find_scan(data: object, dialect: Dialect | None = None, version: int | None = None) -> Scan | None:
@@ -312,17 +317,33 @@ def _column_names(complete: Collection[str]) -> tuple[str, ...]:
 def _texts(null_values: Collection[str]) -> tuple[str, ...]:
     if isinstance(null_values, str):
         return (null_values,)
-    if not all(isinstance(text, str) for text in null_values):
+    if not isinstance(null_values, Collection) or not all(isinstance(text, str) for text in null_values):
         raise InvalidArgument(f"null_values must be a list of texts; got {null_values!r}.", name="null_values")
     return tuple(null_values)
 
 
+# What other libraries call types.
+_OTHERWISE_CALLED: dict[object, Type] = {
+    **dict.fromkeys(("bool", bool), Type.BOOL),
+    **dict.fromkeys(("int", "int64", "int32", int), Type.INT),
+    **dict.fromkeys(("float", "float64", "float32", "double", float), Type.FLOAT),
+    **dict.fromkeys(("str", "string", "object", "category", str), Type.STRING),
+    **dict.fromkeys(("datetime", "datetime64", "datetime64[ns]"), Type.DATETIME),
+}
+
+
 def _types(types: Mapping[str, str] | None) -> dict[str, Type]:
-    try:
-        return {name: Type(type_) for name, type_ in (types or {}).items()}
-    except ValueError:
-        known = ", ".join(Type)
-        raise InvalidArgument(f"types must be of {known}; got {types!r}.", name="types") from None
+    if types is not None and not isinstance(types, Mapping):
+        raise InvalidArgument(f"types must be a dict by column names; got {types!r}.", name="types")
+    found = {}
+    for name, given in (types or {}).items():
+        if given not in list(Type):
+            known = ", ".join(Type)
+            meant = _OTHERWISE_CALLED.get(given) if isinstance(given, Hashable) else None
+            hint = "" if meant is None else f" Did you mean {str(meant)!r}?"
+            raise InvalidArgument(f"types[{name!r}] must be one of {known}; got {given!r}.{hint}", name="types")
+        found[name] = Type(given)
+    return found
 
 
 def _refuse_complete(complete: Collection[str], unit: str | None) -> None:

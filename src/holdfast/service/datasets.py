@@ -23,6 +23,7 @@ from typing import Any
 from sqlalchemy import Engine, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from holdfast import check
 from holdfast.cached import cached_property
 from holdfast.cancel import Work
 from holdfast.errors import (
@@ -60,7 +61,7 @@ from holdfast.service.database import (
     write_transaction,
 )
 from holdfast.service.errors import ALLOWED, naming
-from holdfast.service.settings import DatasetSettings, Settings, check_name, to_json
+from holdfast.service.settings import DatasetSettings, Settings, check_name, in_settings, to_json
 from holdfast.service.tokens import Token
 from holdfast.session.session import Session
 
@@ -70,7 +71,8 @@ LEAST = 1  # the fewest answers that a question takes from a quota, even if it t
 RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
-OF_ROWS = ("complete", "unit", "version")  # settings that say how rows are read; the others are a session's
+# Settings that say how rows are read; the others are a session's.
+OF_ROWS = ("complete", "unit", "version", *check.Reading.__annotations__)
 
 AnyKind = Kind[..., Any]
 
@@ -241,7 +243,8 @@ class Datasets:
                     raise in_use
                 served = self._open_new(name, settings)
         except RowSourceError as error:  # the caller chose the file, so report it as the caller's mistake
-            raise InvalidArgument(error.message.replace(settings.path, repr(file)), name="file") from error
+            message = in_settings(error.message.replace(settings.path, repr(file)))
+            raise InvalidArgument(message, name="file") from error
         try:
             row = {"name": name, "settings": to_json(asdict(settings))}
             write(self._engine, insert(registered_datasets).values(row))

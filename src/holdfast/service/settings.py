@@ -13,24 +13,35 @@
     unit = "passenger"                   # which rows belong together, if rows are not independent of each other
     # version = 12                       # of a Delta table, or the snapshot of an Iceberg table; left out, the newest
 
+    [datasets.trips]                     # a text file: how it is written, as for holdfast.open
+    path = "trips.csv"
+    types = { zip = "text", fare = "number" }
+    null_values = ["NA"]
+    separator = ";"
+    decimal = ","
+    encoding = "latin-1"
+
 Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765. A secret may also be
 in a file that the environment names: HOLDFAST_DATABASE_FILE, HOLDFAST_ADMIN_TOKEN_FILE.
 """
 
+import ast
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, RowsPerQuery
 from holdfast.guarantees.request import Queries
+from holdfast.rows.open import dialect_of
 from holdfast.schema import Category
 from holdfast.session.beside import Declarations
 
@@ -64,12 +75,26 @@ class DatasetSettings:
     complete: Sequence[str] = ()
     unit: str | None = None
     version: int | None = None  # of a Delta table, or the snapshot of an Iceberg table
+    types: Mapping[str, str] = field(default_factory=dict)  # this and what follows: how a CSV file is written
+    separator: str | None = None
+    encoding: str = "utf-8"
+    null_values: Sequence[str] = ()
+    decimal: str = "."
 
     def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "null_values", dialect_of(**self.reading).null_values
+        )  # raises if no file is like this
         if self.version is not None:
             check.whole(0, version=self.version)
         Declarations(self.bounds, self.categories, self.labels)  # raises if no dataset could have these
         object.__setattr__(self, "complete", _names("complete", self.complete))
+
+    @property
+    def reading(self) -> check.Reading:
+        """How the file is written, if it is a CSV or JSON lines file."""
+        given = {name: getattr(self, name) for name in check.Reading.__annotations__}
+        return cast(check.Reading, given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +197,37 @@ class Settings:
 def to_json(values: Mapping[str, Any]) -> str:
     """Write what a TOML file may hold as JSON: dates, which are among a column's categories, as their texts."""
     return json.dumps(values, default=methodcaller("isoformat"))
+
+
+_READING = re.compile(rf"\b({'|'.join(check.Reading.__annotations__)})=(\{{[^{{}}]*\}}|\[[^\]]*\]|'[^']*')")
+
+
+def in_settings(message: str) -> str:
+    """Write what a message proposes to say when opening a file as lines of a TOML file.
+
+    >>> in_settings("If values are missing there, say so when opening: null_values=['NA'].")
+    'If values are missing there, say so in its settings: null_values = ["NA"].'
+    >>> in_settings("say it when opening. All together: separator=';', types={'zip code': 'text'}.")
+    'say it in its settings. All together: separator = ";" and types = { "zip code" = "text" }.'
+    """
+    parts: list[str] = []
+    end = 0
+    for found in _READING.finditer(message):
+        try:
+            written = _toml(ast.literal_eval(found[2]))
+        except (SyntaxError, ValueError):
+            continue
+        between = message[end : found.start()]
+        parts += [" and " if parts and between == ", " else between, f"{found[1]} = {written}"]
+        end = found.end()
+    return "".join([*parts, message[end:]]).replace("when opening", "in its settings") if parts else message
+
+
+def _toml(value: Any) -> str:
+    """Write a text, a list or a mapping of texts; JSON's texts are TOML's, too."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(name)} = {json.dumps(each)}" for name, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 def _names(setting: str, given: Any) -> tuple[str, ...]:

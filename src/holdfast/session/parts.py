@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import polars as pl
@@ -64,6 +64,7 @@ def hold_back(
     analyst: str | None = None,
     complete: Collection[str] = (),
     unit: str | None = None,
+    **reading: Unpack[check.Reading],
 ) -> tuple[pl.DataFrame, Session]:
     """Split a table at random: return some rows to look at, and a session that checks guesses on the others.
 
@@ -85,6 +86,8 @@ def hold_back(
         As for `Session`.
     unit
         The column that says which rows belong together; all rows of a unit go to the same side.
+    **reading
+        How a CSV or JSON lines file is written, as for `Session`.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def hold_back(
     holdfast.errors.InvalidArgument: id must leave a column to ask about; got all of them.
     """
     check.probability(explore=explore)
-    rows = open_rows(data, complete=complete, unit=unit)
+    rows = open_rows(data, complete=complete, unit=unit, **reading)
     if not isinstance(rows, LocalRows):
         raise InvalidArgument(
             "data must be a file, a frame or arrays to be split; split this where it is stored.", name="data"

@@ -4,7 +4,7 @@ The code that reads rows is imported only if there are data to count.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
@@ -30,6 +30,7 @@ def plan(
     end: bool = False,
     identical: bool | None = None,
     checks: float | None = None,
+    **reading: Unpack[check.Reading],
 ) -> Plan:
     """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
 
@@ -64,6 +65,8 @@ def plan(
         rows need only be independent, where the guarantee allows that.
     checks
         The share of rows, such as 0.2, that only check guesses; the plan is for the others.
+    **reading
+        How a CSV or JSON lines file is written, as for `Session`.
 
     Returns
     -------
@@ -82,7 +85,10 @@ def plan(
             raise InvalidArgument("rows must be left out where data are given: their rows are counted.", name="rows")
         if isinstance(data, int):
             raise InvalidArgument(f"Write rows={data}: a bare number would be taken for data.", name="rows")
-        rows, unit = _counted(data, unit)
+        rows, unit = _counted(data, unit, reading)
+    elif reading:
+        name = next(iter(reading))
+        raise InvalidArgument(f"{name} must be left out where no file is given.", name=name)
     elif unit is not None:
         raise InvalidArgument("unit must be left out where no data are given: rows are then units.", name="unit")
     request = PlanRequest(
@@ -91,12 +97,12 @@ def plan(
     return replace(request.make(rows), unit=unit)
 
 
-def _counted(data: "Table", unit: str | None) -> tuple[int, str | None]:
+def _counted(data: "Table", unit: str | None, reading: check.Reading) -> tuple[int, str | None]:
     """Return how many rows or units the data have, and the column that names the units."""
     from holdfast.rows.open import open_rows
     from holdfast.rows.source import OnDisk
 
-    source = open_rows(data, unit=unit)
+    source = open_rows(data, unit=unit, **reading)
     try:
         return len(source), source.schema.unit
     finally:

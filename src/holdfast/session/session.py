@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import polars as pl
 
@@ -88,6 +88,9 @@ class Session(Verbs):
         Declarations by column: the range of its numbers, its possible values, its name in plain words. Questions may
         then leave out `within` and lists of categories. "published" in place of a list of values shows everybody the
         texts in the column. A TOML file beside the data can declare the same: see `session.beside`.
+    **reading
+        How a CSV or JSON lines file is written: `types`, `separator`, `encoding`, `null_values` and `decimal`, as for
+        `holdfast.open`. Its folder remembers them.
     """
 
     @check.options
@@ -112,6 +115,7 @@ class Session(Verbs):
         bounds: Mapping[str, tuple[float, float]] | None = None,
         categories: Mapping[str, Sequence[Category] | str] | None = None,
         labels: Mapping[str, str] | None = None,
+        **reading: Unpack[check.Reading],
     ) -> None:
         if queries is not None and margin is not None:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
@@ -128,7 +132,7 @@ class Session(Verbs):
         )
         check_analyst(analyst)
         randomness = Randomness(seed)
-        source = open_rows(data, complete=complete, unit=unit)
+        source = open_rows(data, complete=complete, unit=unit, **reading)
         if len(source) < 2:
             raise InvalidArgument(f"data must have at least 2 rows; {source.name} has 1.", name="data")
         schema = declare(source, bounds=bounds, categories=categories, labels=labels)

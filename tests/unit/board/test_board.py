@@ -437,3 +437,13 @@ def test_a_ledger_put_back_knows_the_best_that_was_lost(tmp_path: Path) -> None:
     with hf.Board(folder) as board:
         assert board.session.ledger.answered == before
         assert not any(board.submit(predictions(right)).improved for right in (5, 7, 8))  # the last cell was told
+
+
+def test_values_between_semicolons_are_said_to_be_one_column(tmp_path: Path) -> None:
+    semicolons, commas = tmp_path / "a.csv", tmp_path / "b.csv"
+    semicolons.write_text("id;label\n" + "".join(f"{n};{n % 2}\n" for n in range(300)))
+    commas.write_text(semicolons.read_text().replace(";", ","))
+    with pytest.raises(hf.InvalidArgument, match="they have: id;label, one column; write commas in place of ';'"):
+        hf.Board(semicolons)
+    with hf.Board(commas) as board, pytest.raises(hf.InvalidArgument, match="it has: id;label, one column; write comm"):
+        board.submit(semicolons)

@@ -257,8 +257,10 @@ def test_a_question_that_the_shell_took_apart_is_told_the_way_out(words, way, ca
     ("words", "way"),
     [
         (["ask", "flights.parquet", "late", "--filter", "hour > 3"], "Did you mean '--where'?"),
-        (["ask", "flights.csv", "late", "--separator", ";"], "give it once to holdfast open DATA --separator,"),
-        (["budget", "flights.csv", "--na-values", "NA"], "give it once to holdfast open DATA --null-values,"),
+        (["ask", "flights.csv", "late", "--separator", ";"], "to holdfast open flights.csv --separator ';', which"),
+        (["ask", "flights.csv", "late", "--types=zip code=text"], "open flights.csv --types 'zip code=text', which"),
+        (["budget", "flights.csv", "--na-values", "NA"], "to holdfast open flights.csv --null-values NA, which"),
+        (["budget", "--types", "zip=text"], "give it once to holdfast open DATA --types, which"),
         (["open", "flights.csv", "--sep", ";"], "Did you mean '--separator'?"),
         (["ask", "flights.parquet", "late", "--nothing-like-it"], "No such option '--nothing-like-it'"),
     ],

@@ -74,10 +74,22 @@ def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;n/a\n2;3\n")
     code, _, err = run(capsys, "open", str(path))
-    assert (code, f"say so: holdfast open {path} --separator ';'" in err) == (7, True)
+    assert (code, f"All together: holdfast open {path} --separator ';' --null-values n/a." in err) == (7, True)
     assert run(capsys, "open", str(path), "--separator", ";", "--null-values", "n/a")[0] == 0
     code, out, _ = run(capsys, "open", str(path), "--json")
     assert [column["type"] for column in json.loads(out)["columns"]] == ["integer", "integer"]
+
+
+def test_a_deck_is_dealt_from_a_file_written_as_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, deck = tmp_path / "t.csv", str(tmp_path / "t.deck")
+    path.write_text("zip;share\n" + "".join(f"0{n};{n % 7},5\n" if n % 50 else f"0{n};NA\n" for n in range(300)))
+    words = ["deal", str(path), deck, "--cards", "1000"]
+    code, _, err = run(capsys, *words)
+    found = shlex.split(err.strip().rpartition("All together: ")[2].removesuffix("."))
+    assert (code, found) == (7, ["--separator", ";", "--decimal", ",", "--null-values", "NA"])
+    assert run(capsys, *words, *found, "--types", "zip=text")[0] == 0
+    code, out, _ = run(capsys, "open", deck, "--json")
+    assert [column["type"] for column in json.loads(out)["columns"]] == ["text", "number"]
 
 
 def test_a_password_is_not_for_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -343,7 +343,7 @@ def test_all_that_must_be_said_of_a_file_is_said_at_once_and_right_as_typed(tmp_
     assert message.endswith(f" All together: {options}.")
     typed = "holdfast open DATA --separator ';' --null-values - --decimal ',' --types fine=number"
     assert spell(message, {}).endswith(f" All together: {typed}.")
-    assert "--null-values -. After" in spell(message, {})
+    assert message.count(" say it when opening. All together: ") == 1
     assert spell(spell(message, {}), {}) == spell(message, {})  # commands in groups word it twice
     assert not (tmp_path / "t.csv.holdfast").exists()
     rows = open_rows(path, separator=";", null_values=["-"], decimal=",", types={"fine": "number"})
@@ -362,6 +362,53 @@ def test_words_for_what_is_missing_and_types_are_asked_for_in_one_round(tmp_path
         "All together: holdfast open DATA --null-values '.' --types fine=number."
     )
     assert types_in(open_rows(path, null_values=["."], types={"fine": "number"}))["pages"] == "integer"
+
+
+def test_what_follows_from_advice_is_said_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["id,pages,age", *(f"{n},{n if n < 9 else 'NA'},{n % 3 or 'NA'}" for n in range(300))]))
+    options = {"null_values": ["NA"], "types": {"pages": "integer"}}
+    together = f"All together: null_values=['NA'], types={options['types']!r}."
+    with pytest.warns(NumbersAsText) as told:
+        open_rows(path)
+    assert [str(each.message).endswith(together) for each in told] == [True]
+    rows = open_rows(path, **options)  # type: ignore[arg-type]
+    assert types_in(rows) == {"id": "integer", "pages": "integer", "age": "integer"}
+
+
+def test_texts_with_a_few_commas_are_declared(tmp_path: Path) -> None:
+    path = csv(tmp_path, *["4"] * 300, '"4,6"')
+    with pytest.raises(hf.RowSourceError, match=r"If they are texts, declare .* types=\{'x': 'text'\}\.$") as told:
+        open_rows(path)
+    assert "If they are texts, declare that: holdfast open DATA --types x=text." in spell(str(told.value), {})
+    assert types_in(open_rows(path, types={"x": "text"}))["x"] == "text"
+
+
+def test_of_many_columns_the_first_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "\n".join([",".join(f"c{n}" for n in range(40)), *[",".join(["1"] * 40)] * 300, ",".join(["NA"] * 40)])
+    )
+    with pytest.raises(hf.RowSourceError, match="in 'c0', 'c1', 'c2', 'c3', 'c4' and 35 more columns"):
+        open_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,0,0,5\n1,2,3,4\n", "two columns named '0'; rename one of them. If line 1 does not name"),
+        ("3,2,a,b\n" + "1,2,3,4,5\n" * 3, "line 2: 5 values, where the header has 4 columns. If a .* If line 1 does"),
+        ("# Data source: https://x.org\n" + "a,b\n1,2\n", "line 2: 2 values, .* 1 column. If a .* If line 1 does not"),
+        ("Series:\nof:\n\na,b\n1,2\n", "one column, 'Series:'. If its values are separated by ':', say so: sep"),
+        ("a:b\n1:2\n", "one column, 'a:b'. If its values are separated by ':', say so: separator=':'"),
+        (f"a{'b' * 900};c\n1;2\n", r"one column, 'a(b{59})\.\.\.'\. If"),
+    ],
+)
+def test_a_first_line_that_is_no_header_is_said_to_be_none(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(hf.RowSourceError, match=said):
+        open_rows(path)
 
 
 def test_what_was_said_before_is_kept_and_not_asked_again(tmp_path: Path) -> None:

@@ -377,7 +377,7 @@ def test_types_are_declared_for_csv_files_only(tmp_path: Path) -> None:
     rows = open_rows(path, types={"a": "number", "b": "text"})
     assert [column.type for column in rows.schema] == [Type.FLOAT, Type.STRING]
     assert [column.type for column in open_rows(path, types={"a": "integer"}).schema] == [Type.INT, Type.INT]
-    with pytest.raises(InvalidArgument, match="types must be of boolean, integer"):
+    with pytest.raises(InvalidArgument, match=r"types\['a'\] must be one of boolean, .* Did you mean 'number'\?"):
         open_rows(path, types={"a": "float"})
     with pytest.raises(UnknownName, match="it has no 'c'"):
         open_rows(path, types={"c": "text"})

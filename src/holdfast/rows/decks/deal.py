@@ -112,7 +112,8 @@ def deal(
     dataset = name or (there.source.name if there else Path(deck).name.removesuffix(".deck"))
     if engine is not None:
         _refuse_engine(unit, distinct, checks, there)
-    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values, decimal), version)
+    dialect = dialect_of(types=types, separator=separator, encoding=encoding, null_values=null_values, decimal=decimal)
+    scan = _scan(source, engine, dialect, version)
     scan.unit = unit if there is None else there.unit
     try:
         scan.open()

@@ -33,6 +33,7 @@ from holdfast.schema import Type
 
 LOOK_AHEAD = 10_000  # rows
 ENOUGH = 100  # values that are there: then it is no matter of chance that there are any
+MOST_NAMED = 5  # columns in a message; more are counted
 MARKERS = ["", "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
 # Digits are those of ASCII, which is all that Polars reads as numbers, and so are the blanks that it skips before them.
 _THOUSANDS = r"^[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$"
@@ -64,19 +65,25 @@ class UnclearDates(UserWarning):
 
 @dataclass(frozen=True)
 class Advice:
-    """A remark on how a CSV file is read; `options` are those that it proposes."""
+    """A remark on how a text file is read: a fact, and what to do, which `options` do as well."""
 
-    message: str
-    category: type[UserWarning]
+    fact: str
+    way_out: str
     options: Mapping[str, object] = field(default_factory=dict)
+    category: type[UserWarning] = NumbersAsText
+
+    @property
+    def message(self) -> str:
+        """The remark, as a message of its own."""
+        return f"{self.fact} {self.way_out}"
 
 
 class Undeclared(Exception):
-    """Something of a text file must be said before it is read; `options` are those that the message proposes."""
+    """Something of a text file must be said before it is read."""
 
-    def __init__(self, message: str, options: Mapping[str, object]) -> None:
-        super().__init__(message)
-        self.message, self.options = message, options
+    def __init__(self, advice: Advice) -> None:
+        super().__init__(advice.message)
+        self.advice = advice
 
 
 def is_clear(present: int, misfits: Collection[int], rows: int, *, if_any: bool) -> bool:
@@ -169,15 +176,15 @@ class FirstRows:
         texts = [name for name in names if types[name] == _TEXT]
         odd = [name for name in texts if name in self._odd]
         for why, columns, what, way_out, options in self._spellings(odd, decimal, separator):
-            named = ", ".join(map(repr, columns))
-            message = f"{self._where}: because of {why}, some {what} are not read as such in {named}. {way_out}"
-            raise Undeclared(message, options)
+            fact = f"{self._where}: because of {why}, some {what} are not read as such in {_listed(columns)}."
+            if not options:
+                way_out += f" If they are texts, declare that: types={dict.fromkeys(columns, 'text')!r}."
+            raise Undeclared(Advice(fact, way_out, options))
         self._refuse()
         self._note_dates(types, declared, day_unclear, texts)
         for why, columns, what, way_out, options in self._spellings(texts, decimal, separator):
-            named = ", ".join(map(repr, columns))
-            message = f"{self._where}: because of {why}, {what} are read as text in {named}. {way_out}"
-            self.notes.append(Advice(message, NumbersAsText, options))
+            fact = f"{self._where}: because of {why}, {what} are read as text in {_listed(columns)}."
+            self.notes.append(Advice(fact, way_out, options))
         return types
 
     def types_of_records(self, found: Mapping[str, pl.DataType], declared: Collection[str]) -> dict[str, pl.DataType]:
@@ -272,11 +279,9 @@ class FirstRows:
         for name, (_, what) in self._odd.items():  # the first, if there is one
             others = _and_more(len(self._odd) - 1)
             types = {each: _type_of(dtype) for each, (dtype, _) in self._odd.items()}
-            raise Undeclared(
-                f"{self._where}: the type of {name!r}{others} may be a matter of chance: {what}. Declare it when"
-                f" opening, by what you know of it; this would fit: types={types!r}.",
-                {"types": types},
-            )
+            fact = f"{self._where}: the type of {name!r}{others} may be a matter of chance: {what}."
+            way_out = f"Declare it when opening, by what you know of it; this would fit: types={types!r}."
+            raise Undeclared(Advice(fact, way_out, {"types": types}))
 
     def _note_dates(
         self,
@@ -301,17 +306,15 @@ class FirstRows:
         if unclear:
             declare = {name: _type_of(dtype) for name, dtype in day_unclear}
             enough = f"; if the day comes first, this is enough: types={declare!r}" if declare else ""
-            message = (
-                f"{self._where}: dates are read as text in {', '.join(map(repr, unclear))}, as it is not clear which"
-                f" number is the day, which the month and which the year. Write them as 2024-12-31{enough}."
+            fact = (
+                f"{self._where}: dates are read as text in {_listed(unclear)}, as it is not clear which number is the"
+                " day, which the month and which the year."
             )
-            self.notes.append(Advice(message, UnclearDates))
+            self.notes.append(Advice(fact, f"Write them as 2024-12-31{enough}.", category=UnclearDates))
         if day_first:
-            message = (
-                f"{self._where}: in {', '.join(map(repr, day_first))}, the day is taken to come first. If the month"
-                " does, write dates as 2024-12-31."
-            )
-            self.notes.append(Advice(message, UnclearDates))
+            fact = f"{self._where}: in {_listed(day_first)}, the day is taken to come first."
+            way_out = "If the month does, write dates as 2024-12-31."
+            self.notes.append(Advice(fact, way_out, category=UnclearDates))
 
     def _values(self, name: str) -> pl.Series:
         """Return the values that are there, under a name that is no pattern to Polars."""
@@ -393,6 +396,13 @@ def begins_with_year(text: str) -> bool:
     (True, False)
     """
     return re.match(_YEAR_FIRST, text) is not None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Return the names of columns, of many only the first."""
+    more = len(columns) - MOST_NAMED
+    names = ", ".join(map(repr, columns[:MOST_NAMED] if more > 1 else columns))
+    return f"{names} and {more} more columns" if more > 1 else names
 
 
 def _and_more(columns: int) -> str:

@@ -51,7 +51,7 @@ class JsonLines:
         try:
             inferred = first.types_of_records(found, declared)
         except Undeclared as refusal:
-            raise RowSourceError(refusal.message) from None
+            raise RowSourceError(refusal.advice.message) from None
         self._types = {name: inferred.get(name, dtype) for name, dtype in found.items()} | declared
         return self._scan(schema=self._types)
 

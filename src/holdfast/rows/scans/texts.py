@@ -24,11 +24,13 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import storage_of
-from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, FirstRows, Undeclared, begins_with_year
+from holdfast.rows.scans.inference import LOOK_AHEAD, MARKERS, Advice, FirstRows, Undeclared, begins_with_year
 from holdfast.rows.scans.scan import UNREADABLE, Origin
 from holdfast.schema import Type
 
 _LONG = 200  # bytes
+_LONGEST_SHOWN = 60  # characters of a name in a message
+_NO_HEADER = " If line 1 does not name the columns, remove it, or write one above it that does."
 # Else Polars reads hundreds of megabytes ahead; for its other formats it has no such setting, or needs none.
 _CSV_MEMORY = {"POLARS_CSV_CHUNK_SIZE": str(4 << 20), "POLARS_CSV_CHUNK_PREFETCH_LIMIT": "2"}
 # How the values of a declared type are read from CSV text.
@@ -61,7 +63,7 @@ class Dialect:
     types: tuple[tuple[str, Type], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.separator is not None and len(self.separator.encode()) != 1:
+        if self.separator is not None and not (isinstance(self.separator, str) and len(self.separator.encode()) == 1):
             raise InvalidArgument(
                 f"separator must be one character, such as ';' or a tab; got {self.separator!r}.", name="separator"
             )
@@ -69,7 +71,7 @@ class Dialect:
             raise InvalidArgument(f"decimal must be '.' or ','; got {self.decimal!r}.", name="decimal")
         try:
             codecs.lookup(self.encoding)
-        except LookupError:
+        except (LookupError, TypeError):
             raise InvalidArgument(
                 f"encoding must be one that Python knows, such as 'latin-1'; got {self.encoding!r}.", name="encoding"
             ) from None
@@ -133,9 +135,13 @@ class CsvFiles:
         try:
             scan = self._lazy()
         except Undeclared as refusal:
-            raise RowSourceError(self._in_one_round(refusal)) from None
+            raise RowSourceError(self._in_one_round([refusal.advice])) from None
+        proposed = [note for note in self._notes if note.options]
+        if proposed:
+            check.warn(self._in_one_round(proposed), proposed[0].category)
         for note in self._notes:
-            check.warn(note.message, note.category)
+            if not note.options:
+                check.warn(note.message, note.category)
         return scan
 
     def _lazy(self) -> pl.LazyFrame:
@@ -167,35 +173,40 @@ class CsvFiles:
         self._types = self._typed()
         return self._csv(self._types)
 
-    def _in_one_round(self, refusal: Undeclared) -> str:
-        """Return the message of a refusal, with all that would be said after it, so that one answer is enough."""
-        messages, options, open_ = [refusal.message], dict(refusal.options), bool(refusal.options)
+    def _in_one_round(self, advice: Sequence[Advice]) -> str:
+        """Return the message of some advice, with all that would be said after it, so that one answer is enough."""
+        given, options = list(advice), dict[str, object]()
+        for each in given:
+            options |= {name: _joined(options.get(name), value) for name, value in each.options.items()}
+        open_ = bool(options)
         while open_ and self._dialect.encoding.lower() in UTF8:
             dialects = self._dialect.saying(options), self._given.saying(options)
             open_ = False
-            for message, proposed in CsvFiles(
-                self._where, self._files, self._sources, *dialects, self._unit
-            )._objections():
-                joined = {name: _joined(options.get(name), value) for name, value in proposed.items()}
-                if message not in messages and {**options, **joined} != options:
-                    messages.append(message)
+            files = CsvFiles(self._where, self._files, self._sources, *dialects, self._unit)
+            for each in files._objections():
+                joined = {name: _joined(options.get(name), value) for name, value in each.options.items()}
+                if each not in given and {**options, **joined} != options:
+                    given.append(each)
                     options |= joined
                     open_ = True
-        if len(messages) == 1:
-            return refusal.message
-        after = " ".join(f"After that, {message.removeprefix(f'{self._where}: ')}" for message in messages[1:])
+        if len(given) == 1:
+            return given[0].message
+        facts = [each.fact.removeprefix(f"{self._where}: ") for each in given[1:]]
         together = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        return f"{refusal.message} {after} All together: {together}."
+        return (
+            f"{' '.join([given[0].fact, *(f'After that, {fact}' for fact in facts)])} If you know this to be so, say it"
+            f" when opening. All together: {together}."
+        )
 
-    def _objections(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return what would be said of the files, and the options that are proposed."""
+    def _objections(self) -> Sequence[Advice]:
+        """Return what would be said of the files."""
         try:
             self._lazy()
         except Undeclared as refusal:
-            return [(refusal.message, refusal.options)]
+            return [refusal.advice]
         except (HoldfastError, *UNREADABLE):
             return []
-        return [(note.message, note.options) for note in self._notes]
+        return self._notes
 
     def piece(self, lines: bytes, first: bool) -> pl.LazyFrame:
         """Scan some lines, from the beginning of a file or not."""
@@ -288,20 +299,33 @@ class CsvFiles:
             raise OSError  # not text: the caller says so, with the line at fault
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise RowSourceError(f"{self._where} has two columns named {twice[0]!r}; rename one of them.")
+            raise RowSourceError(
+                f"{self._where} has two columns named {_clipped(twice[0])!r}; rename one of them.{_NO_HEADER}"
+            )
         hint = self._another_separator(names)
         if hint is not None:
-            raise Undeclared(hint, {"separator": _separator_in(names[0])})
+            raise Undeclared(hint)
 
-    def _another_separator(self, names: list[str]) -> str | None:
+    def _another_separator(self, names: list[str]) -> Advice | None:
         """Return a hint at the likely separator, if only one column was found."""
         other = _separator_in(names[0]) if len(names) == 1 else None
         if other is None or self._given.separator is not None:
             return None
-        return (
-            f"{self._where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
-            f" separator={other!r}; if it is one column, say separator={self._options['separator']!r}."
+        if other == ":" and not self._separates(other):  # a remark above the header, or an address
+            return None
+        return Advice(
+            f"{self._where} has only one column, {_clipped(names[0])!r}.",
+            f"If its values are separated by {other!r}, say so: separator={other!r}; if it is one column, say"
+            f" separator={self._options['separator']!r}.",
+            {"separator": other},
         )
+
+    def _separates(self, other: str) -> bool:
+        """Whether the first two lines have it equally often."""
+        head = pl.read_csv(
+            self._read[0], has_header=False, n_rows=2, separator="\1", quote_char=None, infer_schema=False
+        )
+        return head.to_series().str.count_matches(other, literal=True).n_unique() == 1
 
     def fault(self) -> str | None:
         """Return a message about the line that is not in the encoding, or has more values than there are columns."""
@@ -356,11 +380,17 @@ class CsvFiles:
             rows = csv.reader(text, delimiter=separator)
             names = next(rows, [])
             width = len(names)
-            for row in rows:
+            for before, row in enumerate(rows, start=1):
                 if len(row) > width:
-                    return self._another_separator(names) or (
-                        f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width}"
-                        f" column{'s' * (width > 1)}. If a value contains {separator!r}, put it in double quotes."
+                    other = self._another_separator(names)
+                    return (
+                        other.message
+                        if other
+                        else (
+                            f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width}"
+                            f" column{'s' * (width > 1)}. If a value contains {separator!r}, put it in double quotes."
+                            f"{_NO_HEADER if before == 1 or width == 1 else ''}"
+                        )
                     )
         return None
 
@@ -381,6 +411,11 @@ def _joined(one: Any, other: Any) -> Any:
     if isinstance(other, dict):
         return {**(one or {}), **other}
     return sorted({*(one or ()), *other}) if isinstance(other, list) else other
+
+
+def _clipped(name: str) -> str:
+    """Return a name that is short enough for a message; what is no header may have any length."""
+    return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
 
 
 def _separator_in(name: str) -> str | None:
