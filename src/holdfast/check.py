@@ -148,6 +148,7 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
 
     parameters = signature(function).parameters.values()
     known = [each.name for each in parameters if each.kind in _NAMED and each.name != "self"]
+    by_place = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)  # those of `Reading`
     known += Reading.__annotations__ if takes_any else []
 
@@ -156,6 +157,21 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
         if name is None:
             return None
         return InvalidArgument(f"There is no option {name!r}. {_meant(name, known)}", name=name)
+
+    def too_many(args: Sequence[object]) -> InvalidArgument | None:
+        if len(args) <= len(by_place):
+            return None
+        unnamed = [name for name in by_place if name != "self"]
+        such = next(name for name in known if name not in unnamed)
+        what = " and ".join(unnamed) or "nothing"
+        called = (
+            function.__qualname__.removesuffix(".__init__")
+            if "self" in by_place
+            else function.__name__.removesuffix("_rows")
+        )
+        return InvalidArgument(
+            f"{called} takes only {what} without writing a name; write those of the others, such as {such}=."
+        )
 
     @_refusing
     @wraps(function)
@@ -166,7 +182,7 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except TypeError:
-            if (refusal := unknown(named)) is not None:
+            if (refusal := unknown(named) or too_many(args)) is not None:
                 raise refusal from None
             raise
 

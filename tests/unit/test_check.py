@@ -121,6 +121,13 @@ def test_bounds_that_are_one_float_are_refused():
             "There is no option 'folder'. It is an option of open: give holdfast.open(data, folder=...).",
         ),
         (lambda: hf.plan("x.csv", na_values=["NA"]), "There is no option 'na_values'. Did you mean 'null_values'?"),  # type: ignore[call-arg]
+        (
+            lambda: hf.Session("x.csv", 100),  # type: ignore[misc]
+            "Session takes only data without writing a name; write those of the others, such as queries=.",
+        ),
+        (lambda: hf.open("x.csv", "x"), "open takes only data without writing a name; write"),  # type: ignore[misc]
+        (lambda: hf.hold_back("x.csv", 0.5, "id"), "hold_back takes only data and explore without writing a name;"),  # type: ignore[misc]
+        (lambda: hf.Board("x.csv", "id"), "Board takes only labels without writing a name; write"),  # type: ignore[misc]
         (lambda: hf.open("x.csv", sep=";"), "There is no option 'sep'. Did you mean 'separator'?"),  # type: ignore[call-arg]
     ],
 )

@@ -171,6 +171,8 @@ _ARGUMENTS = {
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",
     "folder=...": "holdfast open DATA --folder",
     "Give ledger= a file": "Give --ledger a file",
+    "such as within=(0, 100)": "such as --within 0 100",
+    "such as other_within=(0, 100)": "such as --other-within 0 100",
     "by unit=.": "by --unit.",
     "Leave unit= out": "Leave --unit out",
     "then, without unit=": "then, without --unit",

@@ -101,7 +101,9 @@ def range_within(
     if found is not None:
         return check.within(option, found)
     raise InvalidArgument(
-        f"{option} must say the range of '{value.text}', low and high. {undeclared(value, outside)}", name=option
+        f"{option} must say the range of '{value.text}', low and high, such as {option}=(0, 100)."
+        f" {undeclared(value, outside)}",
+        name=option,
     )
 
 

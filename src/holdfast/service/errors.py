@@ -70,7 +70,7 @@ def error_payload(error: BaseException) -> dict[str, Any]:
         return error_json(message, kind=error.kind, status=error.status, details=details)
     if isinstance(error, HoldfastError):
         way_out = r"The admin can declare it once, as \1 of \2, in a TOML file beside the data."
-        message = _DECLARE.sub(way_out, error.message)
+        message = _DECLARE.sub(way_out, error.message).replace("such as within=(0, 100)", "such as 0, 100")
         return error_json(message, kind=error.kind, status=error.status, details=error.fields)
     known = error if isinstance(error, ProtocolError) else ProtocolError(500)
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)

@@ -154,7 +154,9 @@ def test_messages_speak_the_command_line(capsys, words, message):
 def test_a_missing_range_says_how_to_declare_it(capsys):
     code, document = run(capsys, ROWS, "number", "--kind", "quantile", "--q", "0.5")
     assert code != 0
-    assert document["error"].startswith("--within must say the range of 'number', low and high.")
+    assert document["error"].startswith(
+        "--within must say the range of 'number', low and high, such as --within 0 100."
+    )
     assert "write number = [low, high] under [bounds] in a TOML file beside the data" in document["error"]
     assert not re.search(r"\w=(?!=)", document["error"])
 

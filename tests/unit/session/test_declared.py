@@ -124,6 +124,7 @@ def test_a_missing_range_is_refused_in_the_words_of_each_surface() -> None:
     assert "write distance = [low, high] under [bounds] in a TOML file beside the data" in typed
     served = error_payload(refused.value)["error"]
     assert served.endswith("The admin can declare it once, as bounds of 'distance', in a TOML file beside the data.")
+    assert "low and high, such as 0, 100. It is declared" in served
     with session() as s, pytest.raises(hf.InvalidArgument, match=r"categories=\{'carrier': \[...\]\}"):
         s.histogram("carrier")
 
