@@ -38,6 +38,8 @@ OBJECTS: list[Callable[[hf.Session], object]] = [
     lambda session: session.budget,
     lambda session: session.plan,
     lambda session: session.schema,
+    lambda session: hf.open(ROWS),
+    lambda session: session.prepare("late"),
     lambda session: session.price("late"),
     lambda session: session.price_many(["late", "x > 3"]),
     lambda session: session.mean("late"),

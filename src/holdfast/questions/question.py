@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from numpy.random import Generator
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.cached import cached_property
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, AnswerGuarantee, Guarantee
@@ -190,6 +190,12 @@ class Question:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
+
+    def __repr__(self) -> str:
+        return f"{self.text}: checked and not asked; it would read {self.rows_read:,} rows"
+
+    def _repr_html_(self) -> str:
+        return notebook.paragraphs(self.text, f"Checked and not asked; it would read {self.rows_read:,} rows.")
 
     def under(self, terms: Terms) -> "Question":
         """Return the question as built under these terms. Its texts are not checked again."""

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import silence
@@ -235,10 +235,17 @@ class LocalRows:
         self.__dict__.update(state)
         self._hashing = threading.Lock()
 
+    @property
+    def _title(self) -> str:
+        what = _counted(self._rows, "row") if self._units is None else self._schema.units_of(self._count)
+        return f"{self._name}: {what}, {_counted(len(self._schema), 'column')}"
+
+    def _repr_html_(self) -> str:
+        return notebook.paragraphs(self._title) + self._schema._repr_html_()
+
     def __repr__(self) -> str:
         count = len(self._schema)
-        what = _counted(self._rows, "row") if self._units is None else self._schema.units_of(self._count)
-        lines = [f"{self._name}: {what}, {_counted(count, 'column')}"]
+        lines = [self._title]
         shown = self._schema.columns[:_SHOWN]
         width = max(len(repr(column.name)) for column in shown)
         for column in shown:

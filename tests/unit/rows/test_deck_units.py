@@ -1,5 +1,6 @@
 """Decks whose cards are units: all rows of a unit on one card, drawn as units, asked as units."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ def test_a_card_holds_all_rows_of_its_unit(table: Path, monkeypatch: pytest.Monk
     assert isinstance(deck, Deck)
     assert (len(deck), deck.cards, deck.schema.unit) == (UNITS, range(2_000), "patient")
     assert "a deck from 300 units (patient)" in repr(deck)
+    assert re.search("a deck from 300 units .patient.*<table", deck._repr_html_())
     rows = pl.read_parquet(table)
     whole = {key[0]: each.sort("row") for key, each in rows.partition_by("patient", as_dict=True).items()}
     drawn = []

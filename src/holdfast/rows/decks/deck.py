@@ -22,6 +22,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast import notebook
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.plan import BEST, FAST, Plan
 from holdfast.guarantees.request import PlanRequest
@@ -203,6 +204,9 @@ class Deck:
             table += f" ({self.kept_count:,} of them kept for checks)"
         seen = self._used_here.last_seen  # a printout opens no file
         return f"{self.name}: a deck from {table}, {self._left_after(seen):,} of {self.cards.stop:,} cards left"
+
+    def _repr_html_(self) -> str:
+        return notebook.paragraphs(repr(self)) + self.schema._repr_html_()
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Refuse: a card is read only by the question that it is reserved for."""
