@@ -68,6 +68,23 @@ def test_the_same_question_elsewhere_is_free(
             assert [one["answer"]["cached"] for one in answered["results"]] == [True]
 
 
+def test_the_same_select_elsewhere_is_free(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = server.token("ana")
+    monkeypatch.setenv("HOLDFAST_TOKEN", token)
+    statement = "SELECT carrier, AVG(dep_delay > 45) AS late\nFROM flights WHERE carrier <> 'AA' GROUP BY carrier"
+    with server.client(token, Accept="text/html") as client:
+        texts = offered(client.post("/datasets/flights/sql", data={"sql": statement}).text)
+        assert texts.keys() == {"Python", "curl"}
+        before = client.get("/api/v1/datasets/flights/head", headers={"Accept": "application/json"}).json()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(texts["Python"], {})
+        assert "late_low" in printed.getvalue()
+        sent = subprocess.run(["bash", "-c", texts["curl"]], capture_output=True, text=True, check=True)
+        assert [one["answer"]["cached"] for one in json.loads(sent.stdout)["results"]] == [True]
+        assert client.get("/api/v1/datasets/flights/head", headers={"Accept": "application/json"}).json() == before
+
+
 def test_every_suggestion_can_be_asked_as_it_is(server: Running) -> None:
     with server.client(server.token("ana")) as client:
         page = client.get("/datasets/flights", headers={"Accept": "text/html"}).text

@@ -267,6 +267,23 @@ def snippets(question: Mapping[str, Any], *, url: str, dataset: str, schema: Sch
     return [*found, {"language": "SQL", "text": text}] if text is not None else found
 
 
+def snippets_of_select(text: str, *, url: str, dataset: str) -> list[Snippet]:
+    """Return texts that ask the same SELECT.
+
+    Parameters
+    ----------
+    text
+        The statement.
+    url, dataset
+        The server and the dataset to ask.
+    """
+    asked = _in_python(f"s.sql({text!r})", url, dataset)
+    return [
+        {"language": "Python", "text": asked},
+        {"language": "curl", "text": _in_curl("sql", {"sql": text}, url, dataset)},
+    ]
+
+
 def python(question: Mapping[str, Any], url: str, dataset: str) -> str:
     """Return the question for the Python client; a file is given by name, not by content."""
     kind = kind_named(question["kind"])
@@ -276,19 +293,27 @@ def python(question: Mapping[str, Any], url: str, dataset: str) -> str:
     subject = repr(given.pop(kind.subject.name))
     options = "".join(f", {name}={value!r}" for name, value in given.items())
     asked = f"s.{kind.name}({subject}" if hasattr(Verbs, kind.name) else f"s.ask({subject}, {kind.name!r}"
+    return _in_python(f"{asked}{options})", url, dataset)
+
+
+def _in_python(asked: str, url: str, dataset: str) -> str:
     return (
         "import os\nimport holdfast as hf\n\n"
         f'with hf.connect({url!r}, os.environ["HOLDFAST_TOKEN"], dataset={dataset!r}) as s:\n'
-        f"    print({asked}{options}))"
+        f"    print({asked})"
     )
 
 
 def curl(question: Mapping[str, Any], url: str, dataset: str) -> str:
     """Return the question as a curl command."""
-    where = shlex.quote(f"{url}/api/v1/datasets/{dataset}/ask")
+    return _in_curl("ask", question, url, dataset)
+
+
+def _in_curl(operation: str, body: Mapping[str, Any], url: str, dataset: str) -> str:
+    where = shlex.quote(f"{url}/api/v1/datasets/{dataset}/{operation}")
     return (
         f'curl {where} -H "Authorization: Bearer $HOLDFAST_TOKEN" \\\n'
-        f"  -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(question, ensure_ascii=False))}"
+        f"  -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body, ensure_ascii=False))}"
     )
 
 

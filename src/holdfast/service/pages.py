@@ -41,7 +41,7 @@ from holdfast.service.api import (
 from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ALLOWED, IN_API
-from holdfast.service.forms import examples, snippets, suggestions
+from holdfast.service.forms import examples, snippets, snippets_of_select, suggestions
 from holdfast.service.schemas import AskIn, DatasetIn, TokenIn, validate
 
 PAGE_SIZE = 50  # entries
@@ -230,10 +230,14 @@ async def ask(request: Request, name: NameInPath) -> Response:
     return show(request, "answer.html", response | more)
 
 
+def _address(request: Request) -> str:
+    return (state_of(request).settings.public_url or str(request.base_url)).rstrip("/")
+
+
 def _beside(request: Request, served: ServedDataset, form: forms.Entered) -> dict[str, Any]:
     """Return what a page shows beside an answer: the budget, and the same question in other languages."""
     kind, values = forms.question(form)
-    url = (state_of(request).settings.public_url or str(request.base_url)).rstrip("/")
+    url = _address(request)
     schema, rows = served.session.schema, served.plan.rows
     elsewhere = snippets(kind.to_json(values), url=url, dataset=served.name, schema=schema, rows=rows)
     return {"budget": served.session.budget.to_dict(), "elsewhere": elsewhere}
@@ -289,7 +293,8 @@ async def sql(request: Request, name: NameInPath) -> Response:
     response = await state.service.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
     count = sum(not one["answer"]["cached"] for one in response["results"])
     asked = f"{count:,} new, {len(response['results']) - count:,} asked before."
-    shown = {"panels": _panels(read_table(response)), "asked": asked}
+    elsewhere = snippets_of_select(text, url=_address(request), dataset=name)
+    shown = {"panels": _panels(read_table(response)), "asked": asked, "elsewhere": elsewhere}
     return show(request, "sql_result.html", response | _statement(name, sql=text, columns=response["columns"]) | shown)
 
 
