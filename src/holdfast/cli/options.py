@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import click
 
-from holdfast.cli.output import PLAN_FLAGS, in_flags, noting_warnings
+from holdfast.cli.output import PLAN_FLAGS, in_flags, noting_at_once, noting_warnings
 
 if TYPE_CHECKING:
     from holdfast.session.session import Session
@@ -172,7 +172,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""
         flags = {str(param.name): param.opts[0] for param in self.params if param.param_type_name == "option"}
-        with in_flags(flags):
+        with in_flags(flags), noting_at_once():
             return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

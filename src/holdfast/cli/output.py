@@ -136,6 +136,7 @@ def noting_at_once() -> Iterator[None]:
             note(spell(str(message), {}))
 
     with warnings.catch_warnings():
+        warnings.simplefilter("default")
         warnings.showwarning = show
         yield
 
@@ -173,6 +174,7 @@ _ARGUMENTS = {
     "Give ledger= a file": "Give --ledger a file",
     "such as within=(0, 100)": "such as --within 0 100",
     "such as other_within=(0, 100)": "such as --other-within 0 100",
+    "Read it with pandas or Polars, and give the frame.": "Write it as Parquet or CSV.",
     "by unit=.": "by --unit.",
     "Leave unit= out": "Leave --unit out",
     "then, without unit=": "then, without --unit",

@@ -92,6 +92,28 @@ def test_a_deck_is_dealt_from_a_file_written_as_said(tmp_path: Path, capsys: pyt
     assert [column["type"] for column in json.loads(out)["columns"]] == ["text", "number"]
 
 
+@pytest.mark.parametrize("words", [["plan"], ["deal", "--cards", "100"], ["board", "make"]])
+def test_warnings_are_sentences_in_the_words_of_the_command_line(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("id,label\n" + "1,2\n" * 300 + "3\n")
+    code, _, err = run(capsys, *words, "t.csv", *(["t.deck"] if "deal" in words else []))
+    if words[0] == "board":  # which reads tables in its own way, and refuses
+        assert (code, "label" in err) == (2, True)
+    else:
+        assert (code, err.startswith("t.csv, line 302: 1 value, where the header has 2 columns.")) == (0, True)
+    assert "Warning" not in err
+    assert "callback" not in err
+
+
+def test_a_file_that_is_not_read_is_to_be_written_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.xlsx"
+    path.write_bytes(b"PK")
+    code, _, err = run(capsys, "plan", str(path))
+    assert (code, err.rstrip().endswith("or a holdfast folder. Write it as Parquet or CSV.")) == (7, True)
+
+
 def test_a_password_is_not_for_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "deal", "postgresql://me:hunter2@host/db?table=t", "t.deck", "--cards", "10")
     assert (code, "PGPASSWORD" in err, "hunter2" in out + err) == (2, True, False)
