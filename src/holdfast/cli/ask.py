@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from holdfast.cli.options import Argument, Command, Flag, Price, Unit, open_session, spread, that_asks
+from holdfast.cli.options import Argument, Command, Flag, Price, open_session, spread, that_asks
 from holdfast.cli.output import SHORT_BAR, bar, in_flags, note, noting_warnings, say, show_json, show_notes, table
 from holdfast.errors import InvalidArgument
 
@@ -42,7 +42,6 @@ def ask(
     *,
     kind: Annotated[str, Flag(help="The kind of question.", section=QUESTION, complete=_kinds)] = "mean",
     texts: Mapping[str, str | None],
-    unit: Unit = None,
     price: Price = False,
     dry_run: Annotated[bool, Flag("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
 ) -> None:
@@ -76,7 +75,7 @@ def ask(
     with in_flags(flags):
         subject, options = _read(chosen, question, texts)
     act = methodcaller("price" if price else "dry_run" if dry_run else "ask", subject, chosen.name, **options)
-    _run(asked, in_flags(flags)(act), _answer_json, _show_answer, price=price, unit=unit)
+    _run(asked, in_flags(flags)(act), _answer_json, _show_answer, price=price)
 
 
 def _run(
@@ -86,12 +85,15 @@ def _run(
     show: Callable[[Any], None],
     *,
     price: bool = False,
-    unit: str | None = None,
 ) -> Any:
     """Open data and act; show the result (or the price), then what is left and where the ledger is."""
     plan = dict(asked)
-    data, json, who = plan.pop("data"), plan.pop("json"), {name: plan.pop(name) for name in ("ledger", "analyst")}
-    with noting_warnings() as notes, open_session(data, plan, **who, unit=unit) as session:
+    data, json, who = (
+        plan.pop("data"),
+        plan.pop("json"),
+        {name: plan.pop(name) for name in ("ledger", "analyst", "unit")},
+    )
+    with noting_warnings() as notes, open_session(data, plan, **who) as session:
         before = session.ledger.begun
         result = act(session)
         budget, begun, location = session.budget, session.ledger.begun, session.ledger.location

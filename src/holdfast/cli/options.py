@@ -302,7 +302,9 @@ def with_plan(command: Callable[..., None], *, but: str = "") -> Callable[..., N
     return spread(command, plan=[each for each in signature(session_plan).parameters.values() if each.name != but])
 
 
-def _asking(data: Data, *, ledger: Ledger = None, analyst: Analyst = None, json: Json = False) -> None:
+def _asking(
+    data: Data, *, ledger: Ledger = None, analyst: Analyst = None, json: Json = False, unit: Unit = None
+) -> None:
     """The data and the options of all commands that ask, besides those of the plan."""
 
 

@@ -46,6 +46,22 @@ def test_the_exit_code_says_whether_expectations_are_kept(folder, capsys, expect
     assert f"1 expectation: 1 {outcome}." in out
 
 
+@pytest.mark.parametrize("command", ["ask", "check", "sql", "batch"])
+def test_every_command_that_asks_takes_the_unit(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    frame = pl.DataFrame({"x": [number % 10 for number in range(20_000)], "who": [n // 2 for n in range(20_000)]})
+    frame.write_parquet("visits.parquet")
+    Path("e.json").write_text(json.dumps([{"query": "x < 3", "expect": {"at_most": 0.9}}]))
+    Path("q.json").write_text(json.dumps(["x < 3"]))
+    about = {"ask": "x < 3", "check": "e.json", "sql": "SELECT AVG(x < 3) FROM visits", "batch": "q.json"}[command]
+    with pytest.raises(SystemExit) as ended:
+        main([command, "visits.parquet", about, "--unit", "who", "--json"])
+    assert not ended.value.code
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["open", "visits.parquet", "--json"])
+    assert json.loads(capsys.readouterr().out)["unit"] == "who"  # the folder remembers it
+
+
 def test_as_json_and_of_every_group_and_free_the_second_time(folder, capsys):
     listed = [{"query": "x < 3", "by": "x > 4", "groups": [True, False], "expect": {"at_most": 0.9}}]
     code, out, _ = run(capsys, listed, "--json")
