@@ -167,6 +167,8 @@ def _meant(flag: str, context: click.Context, words: Sequence[str]) -> str:
     near = next((each for each in (meant, reading) if each in here), None)
     if near is not None:
         return f"Did you mean {near!r}?"
+    if name in _REMEMBERED and "data" in here.values():
+        return f"It says what the rows are: give it once to {_opening(f'--{name}', flag, words)}, which remembers it"
     if reading != "--" and "data" in here.values():
         return f"It says how a file is written: give it once to {_opening(reading, flag, words)}, which remembers it"
     return ""
@@ -182,6 +184,7 @@ def _opening(reading: str, flag: str, words: Sequence[str]) -> str:
     return shlex.join(["holdfast", "open", data, reading, *([] if value is None else [value])])
 
 
+_REMEMBERED = ("unit", "complete")  # by the folder that `holdfast open` writes
 _ONE_ARGUMENT = {
     "holdfast ask": " Put the question in quotation marks, after DATA; its kind is said by --kind.",
     "holdfast sql": " Put the statement in quotation marks, after DATA.",

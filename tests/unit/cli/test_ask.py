@@ -262,6 +262,8 @@ def test_a_question_that_the_shell_took_apart_is_told_the_way_out(words, way, ca
         (["ask", "flights.csv", "late", "--separator", ";"], "to holdfast open flights.csv --separator ';', which"),
         (["ask", "flights.csv", "late", "--types=zip code=text"], "open flights.csv --types 'zip code=text', which"),
         (["budget", "flights.csv", "--na-values", "NA"], "to holdfast open flights.csv --null-values NA, which"),
+        (["mcp", "visits.parquet", "--unit", "patient"], "to holdfast open visits.parquet --unit patient, which"),
+        (["ask", "flights.csv", "late", "--complete", "late,hour"], "open flights.csv --complete late,hour, which"),
         (["budget", "--types", "zip=text"], "give it once to holdfast open DATA --types, which"),
         (["open", "flights.csv", "--sep", ";"], "Did you mean '--separator'?"),
         (["ask", "flights.parquet", "late", "--nothing-like-it"], "No such option '--nothing-like-it'"),
