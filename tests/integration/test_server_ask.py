@@ -1,5 +1,6 @@
 """Asking over HTTP: once for each key, within the quota, in batches, in pages."""
 
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -488,3 +489,31 @@ def test_an_answer_does_not_work_out_how_wide_later_ones_will_be(
             patched.setattr(Budget, "of", None)
             with server.client(server.token()) as client:
                 assert client.post(f"{API}/ask", json={"query": "weekend"}).json()["left"]["answers"] == left
+
+
+ASKED: list[dict[str, Any]] = [
+    {"kind": "flips", "query": "weekend", "count": 3},
+    {"kind": "check", "query": "weekend", "guess": 0.2},
+    {"kind": "units", "query": "weekend"},
+    {"kind": "mean", "query": "distance", "rows_per_unit": 3},
+    {"kind": "submit", "predictions": "id,prediction\n1,1"},
+    {"kind": "confusion", "predictions": "id,prediction\n1,1"},
+    {"kind": "mean", "query": "distance"},
+    {"kind": "mean", "query": "weekend", "by": "carrier"},
+    {"kind": "histogram", "query": "distance"},
+    {"kind": "mean", "query": "DATE(carrier) IS NULL"},
+]
+
+
+@pytest.mark.parametrize("question", ASKED, ids=lambda question: question["kind"])
+def test_what_only_the_admin_can_do_is_not_said_in_python(question: dict[str, Any], tmp_path: Path) -> None:
+    with (
+        Running(settings(table(tmp_path), dataset={"queries": None})) as server,
+        server.client(server.token()) as client,
+    ):
+        refused = ask(client, "k", **question)
+        page = client.post("/datasets/flights/ask", data={**question, "key": "k"}, headers={"Accept": "text/html"})
+    assert refused.status_code == 422
+    message = refused.json()["error"]
+    assert not re.search(r"\w=(?!=)|\bhf\.|\bholdfast\.|\bNone\b|\bTrue\b|[Tt]his session", message), message
+    assert message in unescape(page.text)

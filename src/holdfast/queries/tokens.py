@@ -286,7 +286,7 @@ _DAYS = "YEAR(x), MONTH(x), DAY(x), HOUR(x) and DATE_TRUNC('month', x) are"
 _NULL = "write x IS NULL, which is true of NaN, too"
 _INSTEAD = {
     **dict.fromkeys(("STRFTIME", "DATE_FORMAT", "TO_CHAR", "DATE_PART"), _DAYS),
-    "DATE": "write a date as DATE '2013-01-31', and declare text that holds dates with types={'day': 'date'}",
+    "DATE": "CAST(x AS DATE) is, of a timestamp or of text such as 2013-01-31; write a date as DATE '2013-01-31'",
     **dict.fromkeys(
         ("TO_DATE", "STR_TO_DATE", "STRPTIME", "PARSE_DATE"), "CAST(x AS DATE) reads text such as 2013-01-31"
     ),

@@ -46,6 +46,32 @@ _BEHIND: dict[type[HoldfastError], str] = {
     LedgerUnavailable: "The ledger of {dataset} is out of reach or locked at the moment. Try again.",
 }
 _DECLARE = re.compile(r"To declare it once, open the session with (bounds|categories)=\{(.*?): .*\}\.")
+# Ways out that only whoever serves the data has, in the words of the library, and as the admin is told.
+_SERVED = {
+    "Plan a session for them: queries={'flip': ...}, or {'mean': ..., 'flip': ...} for both, which runs under": (
+        "The admin can plan for them: queries = { flip = 1000 }, or { mean = 100, flip = 1000 } for both, in the"
+        " dataset's settings, which runs under"
+    ),
+    "Begin a session with checks=0.2, which keeps a fifth of the rows for checks; or keep rows aside with"
+    " holdfast.hold_back(data), or open rows that were kept aside with guarantee='checks'.": (
+        "The admin can keep a fifth of the rows for checks, before the first answer: checks = 0.2 in the dataset's"
+        " settings; or serve the held part that holdfast hold-back makes."
+    ),
+    "Say which column names them where the data are opened: unit='patient'.": (
+        'The admin can say which column names them: unit = "patient" in the dataset\'s settings.'
+    ),
+    "This session is not a board, so nothing can be submitted to it. Make one with holdfast.Board(labels).": (
+        "This dataset is not a board, so nothing can be submitted to it. The admin can make one: holdfast board make"
+        " LABELS."
+    ),
+    "Make a board with confusion=0.2, which keeps a fifth of its rows for that, and ask those.": (
+        "The admin can make a board with holdfast board make LABELS --confusion 0.2, which keeps a fifth of its rows"
+        " for that, and serve those."
+    ),
+    "such as within=(0, 100)": "such as 0, 100",
+    "This session runs under": "This dataset is served under",
+    "This session checks guesses": "This dataset checks guesses",
+}
 _WHY = " The reason is in the server's log, for the admin."
 
 
@@ -70,7 +96,9 @@ def error_payload(error: BaseException) -> dict[str, Any]:
         return error_json(message, kind=error.kind, status=error.status, details=details)
     if isinstance(error, HoldfastError):
         way_out = r"The admin can declare it once, as \1 of \2, in a TOML file beside the data."
-        message = _DECLARE.sub(way_out, error.message).replace("such as within=(0, 100)", "such as 0, 100")
+        message = _DECLARE.sub(way_out, error.message)
+        for library, served in _SERVED.items():
+            message = message.replace(library, served)
         return error_json(message, kind=error.kind, status=error.status, details=error.fields)
     known = error if isinstance(error, ProtocolError) else ProtocolError(500)
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)
