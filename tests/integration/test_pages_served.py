@@ -195,3 +195,15 @@ def test_a_page_does_not_speak_of_the_api(server: Running, address: str, sentenc
     (shown,) = re.findall(r'role="alert"[^>]*>\s*(?:<p>)?\s*(.*?)\s*<', page)
     assert shown == sentence
     assert "/api/v1/" in for_programs
+
+
+def test_pages_of_few_rows_propose_no_options_of_python(tmp_path: Path) -> None:
+    with (
+        Running(settings(table(tmp_path, rows=5), dataset={"queries": None})) as server,
+        server.client(server.token("ana"), Accept="text/html") as client,
+    ):
+        pages = [client.get(path).text for path in ("/", "/datasets/flights", "/datasets/flights/history", "/plan")]
+        assert sum("Plan a few questions, or bring more rows." in page for page in pages) == 2
+        plan = client.get("/api/v1/datasets/flights/plan", headers={"Accept": "application/json"}).json()
+    for text in [re.sub(r"<[^>]+>", " ", html.unescape(page)) for page in pages] + [plan["text"]]:
+        assert "queries=" not in text

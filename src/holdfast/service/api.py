@@ -30,7 +30,7 @@ from holdfast.service.access import (
     token_of,
 )
 from holdfast.service.database import Body, encode
-from holdfast.service.datasets import NOT_BEGUN, ServedDataset
+from holdfast.service.datasets import NOT_BEGUN, ServedDataset, promise_of
 from holdfast.service.errors import ProtocolError
 from holdfast.service.limits import ErrorHandler, LimitedSend, body_of, header
 from holdfast.service.schemas import (
@@ -225,7 +225,7 @@ async def budget(request: Request, name: NameInPath) -> Response:
 @_get("/datasets/{name}/plan")
 async def dataset_plan(request: Request, name: NameInPath) -> Response:
     """Return the plan of the dataset."""
-    return await _look(request, name, lambda served: {"plan": served.plan.to_dict(), "text": served.plan.sentence})
+    return await _look(request, name, lambda served: {"plan": served.plan.to_dict(), "text": promise_of(served.plan)})
 
 
 @_get("/datasets/{name}/head")
@@ -349,7 +349,7 @@ def compare_plans(
     state_of(request).count_plan(token_of(request))
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others, readings = [asdict(one) for one in found.alternatives], [asdict(one) for one in found.readings]
-    return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others, "readings": readings}
+    return {"plan": found.to_dict(), "text": promise_of(found), "alternatives": others, "readings": readings}
 
 
 # -- for the admin: tokens, quotas, datasets, verifying the ledger --------------------------------------------------

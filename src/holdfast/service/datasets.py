@@ -166,7 +166,7 @@ class ServedDataset:
             "name": self.name,
             "rows": plan.rows,
             "unit": self.session.schema.unit,
-            "guarantee": plan.sentence,
+            "guarantee": promise_of(plan),
             "plan": plan.to_dict(),
             "budget": budget.to_dict(),
             "text": str(budget),
@@ -319,6 +319,11 @@ class Datasets:
                     name="datasets",
                 )
         ledger.watch(DatabaseWitness(self._database, content))
+
+
+def promise_of(plan: Plan) -> str:
+    """Return the sentence of a plan without the Python options that it proposes: analysts cannot choose the plan."""
+    return plan.sentence.replace(" (queries=3, end=True)", "")
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
