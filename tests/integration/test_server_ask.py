@@ -343,7 +343,7 @@ def test_forms_ask_like_the_api(server: Running) -> None:
         forms: list[dict[str, str]] = [
             {"kind": "mean", "query": "distance", "within": "0, 5000", "where": "carrier = 'UA'"},
             {"kind": "mean", "query": "dep_delay"},  # its bounds are declared
-            {"kind": "histogram", "query": "carrier", "categories": "UA, AA", "within": "left over from another kind"},
+            {"kind": "histogram", "query": "carrier", "categories": "UA, AA", "q": "left over from another kind"},
             {"kind": "histogram", "query": "dep_delay", "bins": "-60, 0, 60"},
             {"kind": "quantile", "query": "dep_delay", "q": "0.9", "steps": "3"},
             {"kind": "flips", "query": "weekend", "count": "3"},

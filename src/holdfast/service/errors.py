@@ -69,6 +69,7 @@ _SERVED = {
         " for that, and serve those."
     ),
     "such as within=(0, 100)": "such as 0, 100",
+    "such as other_within=(0, 100)": "such as 0, 100",
     "This session runs under": "This dataset is served under",
     "This session checks guesses": "This dataset checks guesses",
 }

@@ -140,10 +140,9 @@ def test_decimal_commas_are_pointed_out(tmp_path: Path) -> None:
     with pytest.warns(NumbersAsText) as caught:
         hf.open(path, separator=";")
     assert [spell(str(each.message), {}) for each in caught] == [
-        f"{path}: because of their commas, numbers are read as text in 'sales', 'size'. If they are decimal commas, say"
-        " so: holdfast open DATA --decimal ','.",
-        f"{path}: because of 'NA', numbers are read as text in 'size'. If values are missing there, say so: holdfast"
-        " open DATA --null-values NA.",
+        f"{path}: because of their commas, numbers are read as text in 'sales', 'size'. After that, because of 'NA',"
+        " numbers are read as text in 'size'. If you know this to be so, say it when opening. All together: holdfast"
+        " open DATA --decimal ',' --null-values NA."
     ]
     opened = hf.open(path, separator=";", decimal=",", null_values=["NA"])
     assert [str(column.type) for column in opened.schema] == ["number", "number", "text"]
@@ -282,7 +281,7 @@ def test_what_is_noted_when_opening_is_said_before_a_refusal(
     with pytest.raises(SystemExit):
         main(["ask", str(path), "delay > 3"])
     noted, *_, refused = capsys.readouterr().err.splitlines()
-    assert noted.endswith(f"holdfast open {path} --null-values NA.")
+    assert noted.endswith(f"All together: holdfast open {path} --null-values NA --types delay=number.")
     assert refused.startswith("'delay' is text; > 3 compares numbers.")
 
 
