@@ -1,5 +1,7 @@
 """Datasets that the admin registers: over the API and on the page, with every setting that the server's file takes."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import date
@@ -129,6 +131,19 @@ def test_a_text_file_in_the_servers_file_is_read_as_said(tmp_path: Path) -> None
         file.write_text(f'[datasets.trips]\npath = "trips.csv"\n{wrong}\n')
         with pytest.raises(InvalidArgument, match=wrong.partition(" ")[0]):
             load({}, config=file, environment={})
+
+
+def test_what_a_file_needs_is_said_in_the_words_of_where_it_is_named(tmp_path: Path) -> None:
+    path, file = tmp_path / "trips.csv", tmp_path / "server.toml"
+    path.write_text("share\n" + "1\n" * 300 + "NA\n")
+    file.write_text('[datasets.trips]\npath = "trips.csv"\n')
+    for words, way_out in (
+        (["--config", str(file)], 'say so in its settings: null_values = ["NA"].'),
+        ([str(path)], f"say so: holdfast open {path} --null-values NA."),
+    ):
+        command = [sys.executable, "-m", "holdfast", "serve", *words, "--port", "0"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+        assert (ended.returncode, ended.stderr.rstrip().endswith(way_out)) == (7, True), ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from holdfast.cli.options import (
     with_plan,
 )
 from holdfast.cli.output import note, noting_at_once, noting_warnings, say, show_json, show_notes
-from holdfast.errors import InvalidArgument, MissingExtra
+from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 
 Files = Annotated[list[str] | None, Argument(metavar="DATA", help=f"Tables, each {TABLES}; or NAME=DATA.")]
 
@@ -55,7 +55,7 @@ def serve(
     """
     try:
         from holdfast.service.app import serve
-        from holdfast.service.settings import DatasetSettings, load
+        from holdfast.service.settings import DatasetSettings, in_settings, load
     except ModuleNotFoundError as error:
         message = f"The server needs {error.name}. Install it with: pip install 'holdfast[server]'."
         raise MissingExtra(message, extra="server") from error
@@ -107,7 +107,12 @@ def serve(
         say(f"Sign in as admin {how}")
 
     with noting_at_once():
-        serve(settings, announce)
+        try:
+            serve(settings, announce)
+        except RowSourceError as error:
+            if not data:  # all paths are in the file, and how they are written belongs beside them
+                error.message = in_settings(error.message)
+            raise
 
 
 @with_plan
