@@ -17,10 +17,7 @@ BETA_SAFE = 1e-10  # relative amount by which ends of exact binomial intervals a
 MOST_STEPS, CONVERGED = 8, 5e-9  # most steps to such an end; what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this, a Beta density from differences of large logarithms has too few correct digits
 QUICKLY_INVERTED = 5_000  # trials; with more, scipy's quantile often takes ten times as long
-FEW, FEW_ALIKE = (
-    12,
-    20,
-)  # up to this many counts, one by one is faster than arrays; and if trials and level are the same
+FEW, FEW_ALIKE = 14, 20  # up to so many counts, one by one is faster than arrays; and if trials and level are alike
 NORMAL = NormalDist()
 _STEPS = range(MOST_STEPS)
 # With short arrays, these are nearly twice as fast as Python's numbers.
