@@ -12,7 +12,8 @@ scans in between: ratios are for the answers from the eleventh on. The first ten
 a scan, and are shown apart. (In bursts of 40 instead of 100, ratios at 10^8 rows are lower: 67 to the fastest exact
 scan in two runs, which is how this was found to matter.) DuckDB's samples and every scan answer one question about the
 rows at hand; only holdfast's interval is for the population and for 10,000 questions at once. OpenDP and diffprivlib
-add noise, and promise privacy instead.
+add noise, and promise privacy instead. The mean in a group finds out where its values lie and is then asked in slices,
+from twice the rows, in some ten steps; that makes it up to a half narrower, and slower than "uncut", which is one step.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ OVER_FLOOR = {
     "share, known text": 2.0,
     "share of 100,000, known text": 1.5,
     "group, known text": 2.5,
+    "group, uncut, known text": 2.5,
     "histogram, known text": 3.0,
 }
 SQL = {
@@ -62,9 +64,9 @@ class Asking:
         text = f"delay > {15 + next(self._numbers) / 1e6:.6f}" if new else self._known.pop()
         return self.session.mean(text, rows_per_query=rows)
 
-    def group(self, rows: int) -> Any:
-        number = next(self._numbers)
-        return self.session.mean("distance", within=(0, 5_000), where="carrier = 'UA'", rows_per_query=rows + number)
+    def group(self, rows: int, *, slices: str | None = None) -> Any:
+        asked = {"within": (0, 5_000), "where": "carrier = 'UA'", "rows_per_query": rows + next(self._numbers)}
+        return self.session.mean("distance", slices=slices, **asked)
 
     def groups(self, rows: int) -> Any:
         number, others = next(self._numbers), [f"{carrier}*" for carrier in flights.CARRIERS]  # which do not occur
@@ -102,6 +104,7 @@ def overhead(found: Found, n: int, frame: pl.DataFrame, asking: Asking, repeats:
         "share of 100,000, new text": lambda: asking.share(MANY, new=True),
         "group, floor": lambda: floor_group(FEW),
         "group, known text": lambda: asking.group(FEW),
+        "group, uncut, known text": lambda: asking.group(FEW, slices="none"),
         "16 groups, known text": lambda: asking.groups(FEW),
         "histogram, floor": lambda: floor_histogram(FEW),
         "histogram, known text": lambda: asking.histogram(FEW),
