@@ -177,6 +177,7 @@ def test_sorting_is_the_same_whatever_the_blocks(
         found = [put_in_order(each, 0, half), put_in_order(each, half, ranges)] if half else [put_in_order(each, 0, 1)]
         assert pl.concat(found).equals(expected)
         assert each.missing == [False, True, False]
+        each.close()
 
 
 @pytest.mark.parametrize("width", [4, 1 << 31, 1 << 33, 1 << 50, 1 << 63])

@@ -4,10 +4,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from time import sleep
 
 import pytest
 
+from holdfast.rows.decks import threads as threads_
 from holdfast.rows.decks.threads import Behind, Threads, ahead, at_once
 
 
@@ -52,7 +54,7 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
             next(results)
     with pytest.raises(ZeroDivisionError):
         at_once(divide, [1, 0])
-    behind = Behind()
+    behind = Behind(Path("runs"))
     behind.do(lambda: divide(0) and None)
     with pytest.raises(ZeroDivisionError):
         behind.do(lambda: None)
@@ -82,7 +84,7 @@ def take_all(work: Callable[[int], None]) -> None:
 
 
 def wait_behind(work: Callable[[int], None]) -> None:
-    behind = Behind()
+    behind = Behind(Path("runs"))
     try:
         behind.do(lambda: work(1))
         behind.wait()
@@ -104,3 +106,22 @@ def test_whoever_is_interrupted_again_and_again_leaves_nothing_running(
     with pytest.raises(KeyboardInterrupt), interrupts():
         wait(work)
     assert not running
+
+
+def test_whoever_comes_next_waits_for_a_thread_that_was_left(tmp_path: Path) -> None:
+    went_on, ended = threading.Event(), []
+
+    def work() -> None:
+        went_on.wait()
+        sleep(0.05)
+        ended.append(True)
+
+    left = Behind(tmp_path)
+    left.do(work)
+    Behind(tmp_path / "another").close()
+    while tmp_path not in threads_._busy:
+        sleep(0.001)
+    went_on.set()
+    Behind(tmp_path).close()
+    assert ended
+    left.close()

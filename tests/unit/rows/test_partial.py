@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,36 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path
     finally:
         os.kill(children[0], signal.SIGKILL)
         os.waitpid(children[0], 0)
+
+
+def test_a_folder_that_an_interrupt_kept_open_is_closed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next call would wait for a lock that its own process has."""
+    folder = partial_beside(tmp_path / "t")
+
+    def work() -> None:
+        with locked_partial(tmp_path / "t", kept=True):
+            interrupted()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(partial._Opened, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    assert is_locked(folder)
+    partial._Opened(tmp_path).close()
+    assert not is_locked(folder)
+    assert not partial._open
+
+
+def test_a_lock_that_only_a_cycle_keeps_is_not_waited_for(tmp_path: Path) -> None:
+    """As when an interrupt comes while an error of one makes its way out."""
+    kept: list[Any] = [locked_partial(tmp_path / "t", kept=True)]
+    folder = kept[0].__enter__()
+    kept.append(kept)
+    del kept
+    opened = partial._Opened(folder)
+    opened.lock()
+    assert is_locked(folder)
+    opened.close()
+    assert not is_locked(folder)

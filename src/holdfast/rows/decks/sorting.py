@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
+from io import FileIO
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -165,24 +166,23 @@ class Runs:
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # number of texts that runs have recorded
         self._runs: list[SortedRun] = []
+        self._behind = Behind(folder)
         try:
             while (about := self._about(len(self._runs))).exists():
                 self._take_up(json.loads(about.read_text(encoding="utf-8")))
         except (ValueError, TypeError, KeyError):
             raise Incomplete from None
         self._end = self._runs[-1].end if self._runs else 0
-        self._file = os.open(folder / "runs", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._behind = Behind()
-        if os.fstat(self._file).st_size < self._end:
+        # A file object: it stays open as long as anything refers to it, such as a thread.
+        self._file = FileIO(os.open(folder / "runs", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
+        if os.fstat(self._file.fileno()).st_size < self._end:
             self.close()
             raise Incomplete
 
     def close(self) -> None:
         """Close the file once the last write has finished."""
-        try:
-            self._behind.close()
-        finally:
-            os.close(self._file)
+        self._behind.close()
+        self._file.close()
 
     @property
     def cards(self) -> int:
@@ -279,7 +279,7 @@ class Runs:
     def _append(self, pieces: Sequence[memoryview]) -> int:
         """Append to the file of runs; return the offset."""
         at = self._end
-        write_at(self._file, pieces, at)
+        write_at(self._file.fileno(), pieces, at)
         self._end += sum(piece.nbytes for piece in pieces)
         return at
 
@@ -356,7 +356,7 @@ class Runs:
     def _cut(self, at: int, number: int) -> tuple[int, int]:
         """Return where a range begins and ends, from the starts of ranges stored at offset `at`."""
         cut = np.empty(2, np.int64)
-        read_into(self._file, cut, at + 8 * number)
+        read_into(self._file.fileno(), cut, at + 8 * number)
         return int(cut[0]), int(cut[1])
 
     def _column(self, i: int, pieces: list[tuple[SortedRun, int, int]]) -> Part:
@@ -382,10 +382,10 @@ class Runs:
             stored = run.columns[i]
             if stored.type == _TEXTS:
                 edges = np.empty(high - low + 1, np.int64)
-                read_into(self._file, edges, stored.values + 8 * low)
+                read_into(self._file.fileno(), edges, stored.values + 8 * low)
                 data = np.empty(edges[-1] - edges[0], np.uint8)
                 rows = self._cut(run.at, self.ranges - 1)[1]
-                read_into(self._file, data, stored.values + 8 * (rows + 1) + int(edges[0]))
+                read_into(self._file.fileno(), data, stored.values + 8 * (rows + 1) + int(edges[0]))
                 texts += [data.data[begin:end] for begin, end in pairwise((edges - edges[0]).tolist())]
             else:  # a run from before there were too many texts
                 codes = self._read([(*_at(run, i, low), high - low)])
@@ -441,7 +441,7 @@ class Runs:
         values = self.memory(np.dtype(pieces[0][0]), sum(count for *_, count in pieces))
         filled = 0
         for _, at, count in pieces:
-            read_into(self._file, values[filled : filled + count], at)
+            read_into(self._file.fileno(), values[filled : filled + count], at)
             filled += count
         return values
 

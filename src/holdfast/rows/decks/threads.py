@@ -9,11 +9,15 @@ So here callers wait for plain locks only.
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
+from time import sleep
 from typing import Any, Generic, TypeVar
 
 THREADS = 2
+_PAUSE = 0.001  # seconds
+_busy: set[Path] = set()  # where a thread writes behind its caller
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -120,16 +124,29 @@ def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made
 
 
 class Behind:
-    """One thread that does one task at a time, while the caller goes on."""
+    """One thread that does one task at a time, while the caller goes on.
 
-    def __init__(self) -> None:
-        self._threads = Threads(1)
+    `place` is where the tasks write. If a caller was interrupted so often that a thread of this process outlived it
+    after all, the next one at the same place waits for that thread.
+    """
+
+    def __init__(self, place: Path) -> None:
+        while place in _busy:
+            sleep(_PAUSE)
+        self._place, self._threads = place, Threads(1)
         self._last: Task[None] | None = None
 
     def do(self, work: Callable[[], None]) -> None:
         """Wait for the task before, raising its error if it failed; then start this one."""
         self.wait()
-        self._last = self._threads.begin(work)
+        self._last = self._threads.begin(self._do, work)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        _busy.add(self._place)
+        try:
+            work()
+        finally:
+            _busy.discard(self._place)
 
     def wait(self) -> None:
         """Wait until the last task is done; raises its error if it failed."""

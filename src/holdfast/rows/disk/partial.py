@@ -9,6 +9,7 @@ and then usually finds the work done.
 """
 
 import fcntl
+import gc
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import polars as pl
@@ -43,7 +45,7 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
         except FileNotFoundError:
             continue  # just renamed by its owner
         try:
-            fcntl.flock(opened.number, fcntl.LOCK_EX)
+            opened.lock()
             here = opened.is_at(partial)
         except BaseException:  # interrupted while waiting
             opened.close()
@@ -67,30 +69,49 @@ def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
             opened.close()
 
 
+_open: "dict[int, ref[_Opened]]" = {}  # the folders that this process has open, by the number of the open file
+
+
 class _Opened:
-    """A folder that is open; it is closed when nothing refers to this any more, if an interrupt prevented it before."""
+    """A folder that is open; if an interrupt keeps it from being closed, the next that is opened makes up for it."""
 
     def __init__(self, folder: Path) -> None:
+        _close_abandoned()
+        self._own = ref(self)
         self.number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        _open[self.number] = self._own
+
+    def lock(self) -> None:
+        """Lock the folder, or wait for whoever has locked it."""
+        try:
+            fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            gc.collect()  # an interrupted call of this process may have it still, kept alive by a cycle of its errors
+            _close_abandoned()
+            fcntl.flock(self.number, fcntl.LOCK_EX)
 
     def is_at(self, path: Path) -> bool:
-        """Whether the folder is still at this path."""
+        """Whether the folder is still open and at this path."""
         try:
-            return os.path.samestat(path.stat(), os.fstat(self.number))
+            return _open.get(self.number) is self._own and os.path.samestat(path.stat(), os.fstat(self.number))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
         """Release the lock, and close the folder."""
-        number, self.number = self.number, -1
-        if number >= 0:
+        if _open.get(self.number) is self._own:
             try:
                 # A child that was forked meanwhile has the folder open, too, and would keep the lock.
-                fcntl.flock(number, fcntl.LOCK_UN)
+                fcntl.flock(self.number, fcntl.LOCK_UN)
             finally:
-                os.close(number)
+                del _open[self.number]  # before its number may be that of another file
+                os.close(self.number)
 
-    __del__ = close
+
+def _close_abandoned() -> None:
+    for number, opened in list(_open.items()):
+        if opened() is None and _open.pop(number, None) is not None:
+            os.close(number)
 
 
 def _forget(partial: Path) -> None:
