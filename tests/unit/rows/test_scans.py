@@ -337,6 +337,9 @@ def test_json_that_does_not_fit_is_refused_whatever_the_piece(tmp_path: Path, mo
     path.write_text('{"a": 1}\n{"a": 2}\n{"a": \n{"a": 3}\n')
     with pytest.raises(RowSourceError, match=r"t\.jsonl, line 3: it is no record of JSON"):
         open_rows(path)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(RowSourceError, match=r"Cannot read .* as JSON lines: it is cut off, damaged, or not"):
+        open_rows(path)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])

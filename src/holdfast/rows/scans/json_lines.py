@@ -13,6 +13,7 @@ from holdfast.errors import RowSourceError
 from holdfast.rows.scans.inference import LOOK_AHEAD, FirstRows, Undeclared
 from holdfast.rows.scans.texts import BYTE_ORDER, READ_AS, Dialect, unfit_value
 
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # how it begins
 _NO_RECORD = (
     'it is no record of JSON. Write one in each line, such as {"id": 1, "x": null}, without brackets or commas around'
     " them; NaN and Infinity are not JSON."
@@ -33,6 +34,8 @@ class JsonLines:
     def fault(self) -> str | None:
         """Return a message about the first line that is no record, or that there are none."""
         found = False
+        if not all(map(is_text, self.on_disk)):
+            return None
         for path in self.on_disk:
             with path.open("rb") as file:
                 for number, line in enumerate(file, start=1):
@@ -99,6 +102,12 @@ class JsonLines:
 
     def _scan(self, **options: Any) -> pl.LazyFrame:
         return pl.scan_ndjson(self._sources, **options)  # type: ignore[arg-type]
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file is not compressed."""
+    with path.open("rb") as file:
+        return not file.read(4).startswith(_COMPRESSED)
 
 
 def _columns_of(source: Any, records: int) -> dict[str, pl.DataType]:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import polars as pl
 
-from holdfast.rows.scans.json_lines import JsonLines
+from holdfast.rows.scans.json_lines import JsonLines, is_text
 from holdfast.rows.scans.texts import CsvFiles
 
 PIECE = 8 << 20  # bytes
 _UNBROKEN = 256 << 20  # bytes without the end of a line: quotes are not what they are taken for
-_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # how it begins
 
 
 class Unbroken(Exception):
@@ -27,7 +26,7 @@ def in_pieces(text: JsonLines | CsvFiles) -> Iterator[pl.LazyFrame] | None:
 
     None if files are not on this machine, or compressed, so that Polars must read them.
     """
-    if not text.on_disk or not all(map(_is_text, text.on_disk)):
+    if not text.on_disk or not all(map(is_text, text.on_disk)):
         return None
     return _scanned(text)
 
@@ -40,11 +39,6 @@ def _scanned(text: JsonLines | CsvFiles) -> Iterator[pl.LazyFrame]:
                 text.look(place, before, lines)
             yield text.piece(lines, before == 0)
             before += lines.count(b"\n")
-
-
-def _is_text(path: Path) -> bool:
-    with path.open("rb") as file:
-        return not file.read(4).startswith(_COMPRESSED)
 
 
 def _pieces(path: Path, quote: bytes) -> Iterator[bytes]:
