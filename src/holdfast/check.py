@@ -149,8 +149,8 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
     parameters = signature(function).parameters.values()
     known = [each.name for each in parameters if each.kind in _NAMED and each.name != "self"]
     by_place = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)  # those of `Reading`
-    known += Reading.__annotations__ if takes_any else []
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)  # those of `TextFormat`
+    known += TextFormat.__annotations__ if takes_any else []
 
     def unknown(named: Mapping[str, object]) -> InvalidArgument | None:
         name = next((name for name in named if name not in known), None)
@@ -189,7 +189,7 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-class Reading(TypedDict, total=False):
+class TextFormat(TypedDict, total=False):
     """How a CSV or JSON lines file is written: options of `open`, and of whatever else takes the path of one."""
 
     types: Mapping[str, str] | None
@@ -200,7 +200,7 @@ class Reading(TypedDict, total=False):
 
 
 # What other libraries call these.
-READING = {each: each for each in Reading.__annotations__} | {
+READING = {each: each for each in TextFormat.__annotations__} | {
     **dict.fromkeys(("sep", "delimiter"), "separator"),
     **dict.fromkeys(("dtype", "dtypes", "schema"), "types"),
     **dict.fromkeys(("na_values", "nan_values"), "null_values"),

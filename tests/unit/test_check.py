@@ -147,14 +147,14 @@ def test_an_option_of_open_is_said_to_belong_there(option: str) -> None:
 
 def test_whatever_takes_the_path_of_a_file_takes_how_it_is_written(tmp_path: Path) -> None:
     opened = signature(hf.open).parameters
-    assert set(check.Reading.__annotations__) == {*opened} - {
+    assert set(check.TextFormat.__annotations__) == {*opened} - {
         *("data", "name", "folder", "progress", "complete", "version", "unit")
     }
-    assert {name: get_type_hints(check.Reading)[name] for name in check.Reading.__annotations__} == {
-        name: opened[name].annotation for name in check.Reading.__annotations__
+    assert {name: get_type_hints(check.TextFormat)[name] for name in check.TextFormat.__annotations__} == {
+        name: opened[name].annotation for name in check.TextFormat.__annotations__
     }
     text = "zip;share\n" + "".join(f"0{n % 60};{n % 7},5\n" if n % 50 else f"0{n % 60};n/a\n" for n in range(300))
-    options: check.Reading = {"types": {"zip": "text"}, "separator": ";", "decimal": ",", "null_values": ["n/a"]}
+    options: check.TextFormat = {"types": {"zip": "text"}, "separator": ";", "decimal": ",", "null_values": ["n/a"]}
     options["encoding"] = "latin-1"
     types = {"zip": "text", "share": "number"}
     for number, opened_by in enumerate(

@@ -32,7 +32,7 @@ from holdfast.cli.output import note, noting_warnings, say, show_json, show_note
 from holdfast.errors import InvalidArgument, RowSourceError
 
 if TYPE_CHECKING:
-    from holdfast.check import Reading
+    from holdfast.check import TextFormat
     from holdfast.rows.source import RowSource
 
 Complete = Annotated[str | None, Flag(metavar="A,B", help="Columns whose values are never missing; remembered.")]
@@ -54,7 +54,7 @@ def _read(
         str | None, Flag(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
     ] = None,
     decimal: Annotated[str, Flag(help="The decimal point of a CSV file: . or a comma.")] = ".",
-) -> "Reading":
+) -> "TextFormat":
     """Return how a file is written, as arguments of `holdfast.open`."""
     return {
         "types": dict(_pair(part) for part in types.split(",")) if types else None,

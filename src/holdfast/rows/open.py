@@ -186,7 +186,7 @@ def _on_the_web(address: str) -> RowSourceError:
     return RowSourceError(f"{address} is not a file. A holdfast server is asked with holdfast.connect(url, token).")
 
 
-def dialect_of(**reading: Unpack[check.Reading]) -> Dialect:
+def dialect_of(**reading: Unpack[check.TextFormat]) -> Dialect:
     """Return how CSV files are written, from the options of `open_rows`."""
     types, null_values = _types(reading.get("types")), _texts(reading.get("null_values", ()))
     return Dialect(

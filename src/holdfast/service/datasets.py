@@ -72,7 +72,7 @@ RESERVATION_SECONDS = 120.0  # an older reservation must belong to a process tha
 FOREVER = 1e12  # seconds since 1970: when the reservation of a draw that nobody sees ends
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 # Settings that say how rows are read; the others are a session's.
-OF_ROWS = ("complete", "unit", "version", *check.Reading.__annotations__)
+OF_ROWS = ("complete", "unit", "version", *check.TextFormat.__annotations__)
 
 AnyKind = Kind[..., Any]
 

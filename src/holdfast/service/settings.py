@@ -91,10 +91,10 @@ class DatasetSettings:
         object.__setattr__(self, "complete", _names("complete", self.complete))
 
     @property
-    def reading(self) -> check.Reading:
+    def reading(self) -> check.TextFormat:
         """How the file is written, if it is a CSV or JSON lines file."""
-        given = {name: getattr(self, name) for name in check.Reading.__annotations__}
-        return cast(check.Reading, given)
+        given = {name: getattr(self, name) for name in check.TextFormat.__annotations__}
+        return cast(check.TextFormat, given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ def to_json(values: Mapping[str, Any]) -> str:
     return json.dumps(values, default=methodcaller("isoformat"))
 
 
-_READING = re.compile(rf"\b({'|'.join(check.Reading.__annotations__)})=(\{{[^{{}}]*\}}|\[[^\]]*\]|'[^']*')")
+_READING = re.compile(rf"\b({'|'.join(check.TextFormat.__annotations__)})=(\{{[^{{}}]*\}}|\[[^\]]*\]|'[^']*')")
 
 
 def in_settings(message: str) -> str:

@@ -64,7 +64,7 @@ def hold_back(
     analyst: str | None = None,
     complete: Collection[str] = (),
     unit: str | None = None,
-    **reading: Unpack[check.Reading],
+    **reading: Unpack[check.TextFormat],
 ) -> tuple[pl.DataFrame, Session]:
     """Split a table at random: return some rows to look at, and a session that checks guesses on the others.
 

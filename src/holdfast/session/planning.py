@@ -30,7 +30,7 @@ def plan(
     end: bool = False,
     identical: bool | None = None,
     checks: float | None = None,
-    **reading: Unpack[check.Reading],
+    **reading: Unpack[check.TextFormat],
 ) -> Plan:
     """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
 
@@ -97,7 +97,7 @@ def plan(
     return replace(request.make(rows), unit=unit)
 
 
-def _counted(data: "Table", unit: str | None, reading: check.Reading) -> tuple[int, str | None]:
+def _counted(data: "Table", unit: str | None, reading: check.TextFormat) -> tuple[int, str | None]:
     """Return how many rows or units the data have, and the column that names the units."""
     from holdfast.rows.open import open_rows
     from holdfast.rows.source import OnDisk

@@ -115,7 +115,7 @@ class Session(Verbs):
         bounds: Mapping[str, tuple[float, float]] | None = None,
         categories: Mapping[str, Sequence[Category] | str] | None = None,
         labels: Mapping[str, str] | None = None,
-        **reading: Unpack[check.Reading],
+        **reading: Unpack[check.TextFormat],
     ) -> None:
         if queries is not None and margin is not None:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
