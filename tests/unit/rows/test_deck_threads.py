@@ -10,7 +10,7 @@ from time import sleep
 import pytest
 
 from holdfast.rows.decks import threads as threads_
-from holdfast.rows.decks.threads import Behind, Threads, ahead, at_once
+from holdfast.rows.decks.threads import Behind, ThreadPool, ahead, at_once
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def test_results_come_in_order_whatever_takes_long() -> None:
 
     assert list(ahead(slow, range(10))) == at_once(slow, range(10)) == [-i for i in range(10)]
     assert list(ahead(slow, ())) == at_once(slow, ()) == []
-    with closing(Threads(3)) as threads:
+    with closing(ThreadPool(3)) as threads:
         assert threads.each(lambda a, b: a + b, [1, 2], [10, 20]) == [11, 22]
 
 

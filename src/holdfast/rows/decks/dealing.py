@@ -26,7 +26,7 @@ from holdfast.rows.decks.deck import KEPT, deals_in
 from holdfast.rows.decks.placing import Placing
 from holdfast.rows.decks.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.decks.supply import Chunk, Division, KeptRows, Supply, by_unit, counted, keep, put
-from holdfast.rows.decks.threads import THREADS, Threads, ahead
+from holdfast.rows.decks.threads import THREADS, ThreadPool, ahead
 from holdfast.rows.disk.array_files import Incomplete
 from holdfast.rows.disk.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.disk.folder import Dealt, Manifest
@@ -303,7 +303,7 @@ class Job:
                     if storage is TEXT
                     else NumberFiles(partial, i, name, storage, over=runs.placing is not None)
                 )
-            with closing(Threads(THREADS)) as threads:  # hashing takes as long as sorting
+            with closing(ThreadPool(THREADS)) as threads:  # hashing takes as long as sorting
                 for number, block in enumerate(_first_cards(ordered, self.count), 1):
                     threads.each(_append, columns, block.columns, repeat(sorted_))
                     if together is not None and block.lengths is not None:

@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-class Task(Generic[Made]):
+class Pending(Generic[Made]):
     """Some work, and what came of it."""
 
     def __init__(self, work: Callable[..., Made], args: tuple[Any, ...]) -> None:
@@ -51,11 +51,11 @@ class Task(Generic[Made]):
             return self._made[0]
 
 
-class Threads:
+class ThreadPool:
     """A few threads, which do one task after another; once they are closed, they do nothing any more."""
 
     def __init__(self, count: int) -> None:
-        self._tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[Pending[Any] | None] = SimpleQueue()
         self._ended: list[Lock] = []  # one for each thread, which releases it at its end
         self._count = count
         for _ in range(count):
@@ -69,9 +69,9 @@ class Threads:
         for _ in range(self._count):
             self._tasks.put(None)
 
-    def begin(self, work: Callable[..., Made], *args: Any) -> Task[Made]:
+    def begin(self, work: Callable[..., Made], *args: Any) -> Pending[Made]:
         """Begin some work."""
-        task = Task(work, args)
+        task = Pending(work, args)
         self._tasks.put(task)
         return task
 
@@ -96,7 +96,7 @@ class Threads:
             raise
 
 
-def _serve(tasks: "SimpleQueue[Task[Any] | None]", ended: Lock) -> None:
+def _serve(tasks: "SimpleQueue[Pending[Any] | None]", ended: Lock) -> None:
     try:
         while (task := tasks.get()) is not None:
             task.run()
@@ -107,14 +107,14 @@ def _serve(tasks: "SimpleQueue[Task[Any] | None]", ended: Lock) -> None:
 
 def at_once(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
     """Return the results for all items, in order, while several threads work on them."""
-    with closing(Threads(THREADS)) as threads:
+    with closing(ThreadPool(THREADS)) as threads:
         return threads.each(work, items)
 
 
 def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made, None, None]:
     """Yield the result for each item, in order, while threads work on the next items."""
-    with closing(Threads(THREADS)) as threads:
-        waiting: deque[Task[Made]] = deque()
+    with closing(ThreadPool(THREADS)) as threads:
+        waiting: deque[Pending[Made]] = deque()
         for item in items:
             waiting.append(threads.begin(work, item))
             if len(waiting) > THREADS:
@@ -133,8 +133,8 @@ class Behind:
     def __init__(self, place: Path) -> None:
         while place in _busy:
             sleep(_PAUSE)
-        self._place, self._threads = place, Threads(1)
-        self._last: Task[None] | None = None
+        self._place, self._threads = place, ThreadPool(1)
+        self._last: Pending[None] | None = None
 
     def do(self, work: Callable[[], None]) -> None:
         """Wait for the task before, raising its error if it failed; then start this one."""
