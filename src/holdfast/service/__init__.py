@@ -8,7 +8,7 @@ tokens.py      tokens and sign-ins
 database.py    the token database: tokens, sign-ins, quotas, responses under idempotency keys; a witness of ledgers
 datasets.py    the datasets by name, each a `Session`; quotas: how many answers of each an analyst may use
 ask.py         questions over HTTP: turn, quota, idempotency key, then the session; released on a coarse clock
-lanes.py       pools of threads that serve callers in turn
+lanes.py       pools of threads that serve callers in turn; turns.py: whose turn it is
 schemas.py     the models of questions, made from the registered kinds; of other requests; of responses
 errors.py      errors over HTTP
 api.py         routes under /api/v1, for every token and for the admin

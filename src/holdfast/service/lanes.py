@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from bisect import bisect_right, insort
-from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -26,73 +25,15 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from holdfast.cancel import Work, before_waiting
-from holdfast.errors import TooManyRequests
 from holdfast.service.alarms import Alarms
+from holdfast.service.turns import Turns, Waiting
 
 T = TypeVar("T")
-RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds on one piece of work after which another thread takes over the rest
 PATIENCE = 0.5  # seconds to wait before checking whether the answer is stored and whether the caller is still there
 SETTLING = 0.2  # seconds to wait, at most, for work that was called off when the lanes are closed
 ENDING = 1.0  # seconds to wait, at most, for unwritten answers after they are due, when the lane is closed
 MOST_TOGETHER, LONGEST_TOGETHER = 48, 0.03  # answers in one write, and seconds that it may wait after the first is due
-
-
-class _Asked(NamedTuple):
-    person: str
-    work: Callable[..., object]
-    result: "asyncio.Future[Any]"
-    loop: asyncio.AbstractEventLoop
-
-
-class Turns:
-    """Whose turn it is: the work that waits, by person, and how much of each person's is in progress."""
-
-    def __init__(self, *, each: int, waiting: int) -> None:
-        self._each, self._most_waiting = each, waiting
-        self.waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
-        self.running: Counter[str] = Counter()
-
-    def add(self, asked: _Asked) -> None:
-        """Have work wait for its person's turn, unless too much of that person's waits."""
-        person = asked.person
-        queue = self.waiting.get(person) or deque()
-        room = self._most_waiting + self._each - self.running.get(person, 0)  # as if all work that may run did
-        if len(queue) >= room:
-            queue = deque(one for one in queue if not one.result.done())
-            if len(queue) >= room:
-                raise _too_many(self._most_waiting)
-        queue.append(asked)
-        self.waiting[person] = queue
-
-    def add_again(self, asked: _Asked) -> None:
-        """Put work that had begun back at the front of its queue."""
-        self.waiting.setdefault(asked.person, deque()).appendleft(asked)
-
-    def take(self) -> _Asked | None:
-        """Return the work whose turn it is, which is in progress from now on; None if nobody's may begin."""
-        while True:
-            for person in self.waiting:
-                if (begun := self.running.get(person, 0)) < self._each:
-                    break
-            else:
-                return None
-            queue = self.waiting[person]
-            asked = queue.popleft()
-            if not queue:
-                del self.waiting[person]
-            if not asked.result.done():  # otherwise it was cancelled
-                if queue:
-                    self.waiting.move_to_end(person)
-                self.running[person] = begun + 1
-                return asked
-
-    def end(self, asked: _Asked) -> None:
-        """Count work as no longer in progress."""
-        if self.running[asked.person] > 1:
-            self.running[asked.person] -= 1
-        else:
-            self.running.pop(asked.person)  # not `del`, which a Counter does in Python
 
 
 class Lane:
@@ -113,7 +54,7 @@ class Lane:
     def submit(self, person: str, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Do the work when it is this person's turn. If the future is cancelled before that, it never begins."""
         loop = asyncio.get_running_loop()
-        asked = _Asked(person, partial(copy_context().run, work), loop.create_future(), loop)
+        asked = Waiting(person, partial(copy_context().run, work), loop.create_future(), loop)
         self.turns.add(asked)
         self._start()
         return asked.result
@@ -149,7 +90,7 @@ class Lane:
             if not self._closed:  # the pool has taken it all the same
                 loop.call_later(STALL, self._have_done, _nothing, loop)
 
-    def _finish(self, asked: _Asked, done: "asyncio.Future[object]") -> None:
+    def _finish(self, asked: Waiting, done: "asyncio.Future[object]") -> None:
         """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
         self._free += 1
         self.turns.end(asked)
@@ -230,7 +171,7 @@ class WritingLane:
         after the function that it is given has been called.
         """
         loop = asyncio.get_running_loop()
-        asked = _Asked(person, work, loop.create_future(), loop)
+        asked = Waiting(person, work, loop.create_future(), loop)
         with self._lock:
             self.turns.add(asked)
             self._look(loop)
@@ -255,7 +196,7 @@ class WritingLane:
         """Whether work is in progress."""
         return bool(self.turns.running)
 
-    def _again(self, asked: _Asked) -> None:
+    def _again(self, asked: Waiting) -> None:
         """Put work that had to wait for somebody else's answer back at the front of its queue."""
         with self._lock:
             self.turns.add_again(asked)
@@ -298,7 +239,7 @@ class WritingLane:
     def _serve(self) -> None:
         me, woken = threading.get_ident(), SimpleQueue[None]()
         before_waiting.set(self._let_others_go_on)
-        drawn: tuple[_Asked, Unfinished] | None = None
+        drawn: tuple[Waiting, Unfinished] | None = None
         while True:
             with self._lock:
                 if drawn is not None:
@@ -319,7 +260,7 @@ class WritingLane:
                     due = due if alone else max(due, now + STALL)  # give the working thread time to write it first
             if step is None:
                 self._wait(woken, due - now)
-            elif isinstance(step, _Asked):
+            elif isinstance(step, Waiting):
                 drawn = self._do(step)
             else:
                 self._write_together(step)
@@ -340,7 +281,7 @@ class WritingLane:
         """Return the unwritten answers of ledgers that no thread is writing to."""
         return [one for one in self._unwritten.values() if one.ledger not in self._writing]
 
-    def _next(self, now: float) -> "_Asked | _Together | None":
+    def _next(self, now: float) -> "Waiting | _Together | None":
         """Return the next piece of work, or answers to write to one ledger together."""
         ready, urgent = [], False
         for one in self._unwritten.values():
@@ -357,7 +298,7 @@ class WritingLane:
         self._writing.add(chosen.ledger)
         return together
 
-    def _do(self, asked: _Asked) -> tuple[_Asked, Unfinished] | None:
+    def _do(self, asked: Waiting) -> tuple[Waiting, Unfinished] | None:
         """Do a piece of work; return it with what must still be written, if that is what it has come to."""
 
         def again() -> None:
@@ -375,7 +316,7 @@ class WritingLane:
             _hand_over([(asked, result)])
         return None
 
-    def _keep(self, asked: _Asked, drawn: Unfinished) -> None:
+    def _keep(self, asked: Waiting, drawn: Unfinished) -> None:
         """Keep an answer until it is due; called with the lock."""
         unwritten = self._unwritten.get(drawn.beside)
         if unwritten is None:
@@ -400,7 +341,7 @@ class WritingLane:
         self._end(asked)
         _hand_over(list(zip(asked, results, strict=True)))
 
-    def _end(self, ended: list[_Asked]) -> None:
+    def _end(self, ended: list[Waiting]) -> None:
         with self._lock:
             for one in ended:
                 self.turns.end(one)
@@ -408,7 +349,7 @@ class WritingLane:
 
 class _Together(NamedTuple):
     ledger: object
-    answers: list[tuple[_Asked, Unfinished]]
+    answers: list[tuple[Waiting, Unfinished]]
 
 
 class _Unwritten:
@@ -416,10 +357,10 @@ class _Unwritten:
 
     def __init__(self, ledger: object) -> None:
         self.ledger = ledger
-        self.answers: list[tuple[_Asked, Unfinished]] = []
+        self.answers: list[tuple[Waiting, Unfinished]] = []
         self.due = inf  # when the first is due
 
-    def add(self, asked: _Asked, unfinished: Unfinished) -> None:
+    def add(self, asked: Waiting, unfinished: Unfinished) -> None:
         if not self.answers or self.answers[-1][1].due <= unfinished.due:  # as a rule
             self.answers.append((asked, unfinished))
         else:
@@ -437,17 +378,17 @@ class _Unwritten:
         return _Together(self.ledger, taken)
 
 
-def _due(answer: tuple[_Asked, Unfinished]) -> float:
+def _due(answer: tuple[Waiting, Unfinished]) -> float:
     return answer[1].due
 
 
-def _hand_over(results: list[tuple[_Asked, object]]) -> None:
+def _hand_over(results: list[tuple[Waiting, object]]) -> None:
     """Wake the event loop once for all of these."""
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         results[0][0].loop.call_soon_threadsafe(_resolve, results)
 
 
-def _resolve(results: list[tuple[_Asked, object]]) -> None:
+def _resolve(results: list[tuple[Waiting, object]]) -> None:
     for asked, result in results:
         if asked.result.done():  # the caller has left
             continue
@@ -455,14 +396,6 @@ def _resolve(results: list[tuple[_Asked, object]]) -> None:
             asked.result.set_exception(_raisable(result))
         else:
             asked.result.set_result(result)
-
-
-def _too_many(most: int) -> TooManyRequests:
-    return TooManyRequests(
-        f"At most {most:,} requests of one person may wait; the earlier ones come first."
-        f" Wait {RETRY_SECONDS:g} s, then try again.",
-        retry_after=RETRY_SECONDS,
-    )
 
 
 def _run_anywhere() -> Callable[[], None] | None:
