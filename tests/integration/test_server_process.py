@@ -193,6 +193,28 @@ def test_workers_that_are_slow_to_begin_serve_all_the_same(tmp_path: Path, monke
         assert server.terminate() in (0, -15)
 
 
+def test_worker_processes_end_in_order_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
+    arguments = [str(table(tmp_path)), "--queries", "100", "--workers", "2", "--token-file", str(tmp_path / "token")]
+
+    def seen(event: str) -> int:
+        return (tmp_path / "log").read_text().count(f'"event":"{event}"')
+
+    with process(*arguments, "--port", "0", folder=tmp_path) as server:
+        wait_until(lambda: seen("start") == 2)
+        headers = {"Authorization": f"Bearer {(tmp_path / 'token').read_text().strip()}"}
+        with httpx.Client(base_url=server.url, headers=headers) as client:
+            asked = client.post("/api/v1/datasets/flights/ask", json={"query": "dep_delay > 15"})
+            server.kill()  # -9: it cannot tell its processes
+            wait_until(lambda: seen("stop") == 2, seconds=30)
+        port = int(server.url.rpartition(":")[2])
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
+    with hf.Session(tmp_path / "flights.parquet") as session:
+        assert asked.json()["answer"]["seq"] == session.ledger.spent.answers == session.ledger.verify().seq == 1
+        assert session.ledger.spent.intervals == 1  # what they had taken ahead was given back
+
+
 def test_servers_join_the_ledger_that_another_one_began(tmp_path: Path) -> None:
     """Opening decides nothing: both have a plan of their own until the first answer, which decides for both."""
     data = table(tmp_path)
@@ -269,7 +291,7 @@ def test_each_pinned_process_has_a_processor_of_its_own(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text("workers = 2\npin = true\nport = 0\n")
     with process(str(table(tmp_path)), "--config", str(config), folder=tmp_path) as running:
-        pid = running._process.pid
+        pid = running.pid
 
         def pinned() -> list[set[int]]:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -278,7 +300,6 @@ def test_each_pinned_process_has_a_processor_of_its_own(tmp_path: Path) -> None:
 
         wait_until(lambda: pinned() == [{allowed[0]}, {allowed[1]}])
         assert len(os.sched_getaffinity(pid)) == len(allowed)
-        assert running.terminate() in (0, -15)  # else its processes would stay
 
 
 def test_settings_come_from_four_places(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -100,12 +101,14 @@ class Running:
 
 @contextmanager
 def process(*arguments: str, folder: Path) -> Iterator["Process"]:
-    """Run `holdfast serve` and end it afterwards, unless the test did."""
+    """Run `holdfast serve` and end it afterwards, and all that it has started, unless the test did."""
     running = Process(arguments, folder)
     try:
         yield running
     finally:
         running.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
 
 
 class Process:
@@ -122,7 +125,9 @@ class Process:
                 stdout=out,
                 stderr=log,
                 env=environment,
+                start_new_session=True,
             )
+        self.pid = self._process.pid
         wait_until(lambda: "Sign in" in self.out.read_text() or self._process.poll() is not None)
         if self._process.poll() is not None:
             raise AssertionError(f"the server did not start: {self.log.read_text()}")

@@ -1,7 +1,9 @@
 """The application, `build(settings)`, and the process that runs it, `serve`."""
 
+import asyncio
 import gc
 import mmap
+import multiprocessing
 import os
 import signal
 import socket
@@ -304,9 +306,28 @@ def _shares() -> Shares | None:
 def worker() -> FastAPI:
     """Return the application of a worker process."""
     start_logging()
+    _end_with_parent()
     app = build(Settings.from_json(os.environ[WORKER_SETTINGS]))
     _make_ready()
     return app
+
+
+def _end_with_parent() -> None:
+    """End this process in order when the one that started it has ended, even by SIGKILL: nobody else would end it.
+
+    Python gives each process that it starts one end of a pipe whose other end is nobody's but the parent's. When that
+    has ended, the event loop, which runs already, can read the end of the file.
+    """
+    parent, loop = multiprocessing.parent_process(), asyncio.get_running_loop()
+    if parent is None:
+        return
+    gone = parent.sentinel
+
+    def end() -> None:
+        loop.remove_reader(gone)
+        signal.raise_signal(signal.SIGTERM)
+
+    loop.add_reader(gone, end)
 
 
 def _end_within(seconds: float) -> Callable[[], float]:
