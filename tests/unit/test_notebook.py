@@ -109,7 +109,8 @@ def test_tables_say_what_else_was_learned_and_on_which_scale() -> None:
     assert "any other: at most" in top._repr_html_()
     assert "from 0.4 to 0.6" in top._repr_html_()
     groups = hf.Session({"x": [*range(1_000)] * 10}, seed=1).mean("x > 300", by="x > 600", groups=[True, False])
-    assert "from 0.4 to 1" in groups._repr_html_()
+    (low,) = re.findall(r"from ([\d.]+) to 1<", groups._repr_html_())
+    assert 0.3 <= float(low) <= groups["False"].low
 
 
 def test_an_interval_that_says_nothing_does_not_stretch_the_scale_of_the_others() -> None:
