@@ -180,7 +180,7 @@ def mcp(
         show_json(address=address, datasets=list(sessions))
     else:
         note(f"Tools for agents at {address}")
-    from holdfast.service.limits import GuardedProtocol
+    from holdfast.service.connections import GuardedProtocol
 
     uvicorn.run(app, host=host, port=port, http=GuardedProtocol, ws="none", log_level="error", server_header=False)
 

@@ -2,7 +2,8 @@
 
 app.py         the application and its process
 settings.py    settings from arguments, environment and a TOML file
-limits.py      limits on connections, and on the size, time and rate of requests; security headers
+connections.py limits on connections, and on the heads of requests
+limits.py      limits on the size and time of requests; security headers
 access.py      what every request can reach, and who may call a route: deny by default, origins, cookies
 tokens.py      tokens and sign-ins
 database.py    the token database: tokens, sign-ins, quotas, responses under idempotency keys; a witness of ledgers

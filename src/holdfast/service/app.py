@@ -34,8 +34,9 @@ from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.guarantees.mathematics import special
 from holdfast.service import api, pages
 from holdfast.service.access import GuardedRoute, Routes, ServerState, in_thread, state_of
+from holdfast.service.connections import Connections, GuardedProtocol
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
-from holdfast.service.limits import Connections, GuardedProtocol, RequestLimits
+from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
 from holdfast.service.settings import Settings
 

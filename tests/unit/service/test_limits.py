@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.service import app, limits, rates
+from holdfast.service import app, connections, rates
 from holdfast.service.lanes import Lanes
 
 
@@ -85,8 +85,8 @@ class Arrived:
 
 def admit(monkeypatch: pytest.MonkeyPatch, clock: Clock, count: int, shares: app.Shares, every: float = 0.0) -> None:
     """Have so many connections come; the clock notes how the process pauses."""
-    monkeypatch.setattr(limits, "time", clock)
-    open_ = limits.Connections(most=10**6, each=None, shares=shares)
+    monkeypatch.setattr(connections, "time", clock)
+    open_ = connections.Connections(most=10**6, each=None, shares=shares)
     for number in range(count):
         assert open_.admit(Arrived(f"10.0.0.{number % 9}")) is None  # type: ignore[arg-type]
         clock.now += every
@@ -118,8 +118,8 @@ def test_who_connects_all_the_time_stops_a_process_for_a_small_part_of_it(
     clock = Clock()
     admit(monkeypatch, clock, 20_000, shares, every=1e-4)
     passed = clock.now - 100.0
-    assert 0.9 * limits.PAUSES < sum(clock.sleeps) <= limits.PAUSES + limits.PAUSED * passed
-    assert max(clock.sleeps) <= limits.LONGEST_PAUSE
+    assert 0.9 * connections.PAUSES < sum(clock.sleeps) <= connections.PAUSES + connections.PAUSED * passed
+    assert max(clock.sleeps) <= connections.LONGEST_PAUSE
 
 
 SECOND = """
