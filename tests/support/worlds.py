@@ -141,6 +141,30 @@ def attack(*, asked: int, sign: bool = False) -> Analyst:
     return analyst
 
 
+def coins_and_a_number(rng: Generator, rows: int, features: int) -> dict[str, Any]:
+    """Return fair coins, and a number near 0.4 or 0.6 that does not depend on them: its mean is 1/2 in any group."""
+    near = rng.choice([0.4, 0.6], rows) + 0.04 * (rng.random(rows) - 0.5)
+    return {**fair_coins(rng, rows, features), "x": near}
+
+
+def attack_by_group(*, asked: int) -> Analyst:
+    """Return the analyst who asks how often each coin agrees with a large number, then for the mean in a group.
+
+    The group is the rows for which the weighted vote of the coins goes up: of those in the sample, more have a large
+    number. All that is left of the budget goes into that last question, a mean of a group that is cut into slices.
+    """
+
+    def analyst(session: Session, rng: Generator) -> Asked:
+        coins = [feature(number) for number in range(asked)]
+        answers = list(session.ask_many([f"x > 0.5 AND {coin} OR x <= 0.5 AND NOT ({coin})" for coin in coins]))
+        yield from ((answer, 0.5) for answer in answers)
+        weights = np.array([float(answer) for answer in answers]) - 0.5
+        left = session.plan.terms.charge - session.ledger.spent.charge
+        yield session.mean("x", within=(0, 1), where=majority(weights), rows_per_query=left // 2), 0.5
+
+    return analyst
+
+
 # -- one of everything --------------------------------------------------------------------------------------------
 
 GROUPS = (0.5, 0.3, 0.15, 0.05)

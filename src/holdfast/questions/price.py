@@ -76,7 +76,7 @@ class Price:
     answers
         By how much the number of answers left will fall; beyond a plan, how many ordinary answers it is worth.
     rows_read
-        Rows that will be read.
+        Rows that will be read; at most, if what the first steps show decides on the others.
     margin
         The margin of the answer, in its own units, if one number can say it.
     excess_bound

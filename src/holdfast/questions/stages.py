@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import TypeGuard
 
 import numpy as np
@@ -85,9 +85,21 @@ class Overview:
         return [-APART * self.deviation, 0.0, APART * self.deviation]
 
     def values(self) -> NDArray[np.float64]:
-        """Return values that lie like this: they fall off exponentially on both sides of the center."""
-        far = -self.deviation * np.log((np.arange(IMAGINED) + 0.5) / IMAGINED)
-        values: NDArray[np.float64] = np.clip(np.concatenate([self.center - far, self.center + far]), 0.0, 1.0)
+        """Return values that lie like this.
+
+        They fall off exponentially on both sides of the center; or, if that is too far for them, which would be clipped
+        to the range and so lie closer, they have one value on either side.
+        """
+        if self.cuts:
+            far = -self.deviation * np.log((np.arange(IMAGINED) + 0.5) / IMAGINED)
+            each = np.concatenate([self.center - far, self.center + far])
+        else:
+            most = 2 * self.center * (1 - self.center)
+            count, half = 2 * IMAGINED, min(self.deviation, most) / 2  # what either side adds to the mean deviation
+            below = min(count - 1, ceil(count * half / self.center))  # so many values that none is below the range
+            each = np.full(count, self.center + half * count / (count - below))
+            each[:below] = self.center - half * count / below
+        values: NDArray[np.float64] = np.clip(each, 0.0, 1.0)
         return values
 
 

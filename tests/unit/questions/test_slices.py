@@ -9,7 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast import Session
 from holdfast.questions.question import Drawing
-from holdfast.questions.stages import ENOUGH
+from holdfast.questions.stages import ENOUGH, SPREAD_OUT, Overview
 
 ROWS = 100_000
 SHAPES = {  # a number in [0, 1], its mean, and what part of the uncut interval is expected to remain
@@ -120,7 +120,10 @@ def test_what_is_asked_for_otherwise_is_not_cut(options: dict[str, Any], monkeyp
 GROUPS = {"half": 0.5, "twentieth": 0.05, "hundredth": 0.01}
 
 
-@pytest.mark.parametrize(("shape", "half"), [("crowded in the middle", 0.6), ("a long tail", 0.9), ("uniform", 1.0)])
+@pytest.mark.parametrize(
+    ("shape", "half"),
+    [("crowded in the middle", 0.6), ("a long tail", 0.9), ("uniform", 1.0), ("at both ends", 1.05)],
+)
 def test_a_group_is_cut_where_that_makes_it_narrower_and_else_hardly_wider(shape: str, half: float) -> None:
     draw, mean, _ = SHAPES[shape]
     widths: dict[str, list[tuple[float, float]]] = {name: [] for name in GROUPS}
@@ -159,6 +162,44 @@ def test_a_difference_is_cut_where_that_makes_it_narrower_and_else_hardly_wider(
                 ratios.append((found.high - found.low) / (uncut.high - uncut.low))
     assert np.mean(ratios[::2]) <= half
     assert np.mean(ratios[1::2]) <= 1.15
+
+
+@pytest.mark.parametrize("share", [0.2, 0.3, 0.4])
+def test_a_group_whose_values_are_at_both_ends_is_as_wide_as_its_price_says(share: float) -> None:
+    rng = np.random.default_rng(6)
+    data = {"x": np.round(rng.random(ROWS)), "u": rng.random(ROWS)}
+    with Session(data, queries=100, seed=1, complete=["x", "u"]) as session:
+        cut, uncut = [], []
+        for place in range(6):  # other texts of one group, so that each is asked
+            asked = {"within": (0, 1), "where": f"u < {share} AND u > -{place + 1}"}
+            cut.append(session.mean("x", **asked))
+            uncut.append(session.mean("x", **asked, slices="none"))
+        widths = dict(session.price("x", within=(0, 1), where="u < 0.5").widths)
+        assert np.mean([one.margin for one in cut]) < 1.04 * np.mean([one.margin for one in uncut])
+        if share in widths:
+            assert max(one.margin for one in cut) < 1.05 * widths[share]
+
+
+@pytest.mark.parametrize("center", [0.004, 0.03, 0.1, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("part", [0.02, 0.1, 0.4, 0.7, 0.9, 1.0])
+def test_imagined_values_lie_as_the_overview_shows(center: float, part: float) -> None:
+    most = 2 * center * (1 - center)
+    values = Overview(center, part * most, clear=True, draws=1_000).values()
+    assert values.min() >= 0
+    assert values.max() <= 1
+    if part > SPREAD_OUT:  # these are not clipped, or hardly
+        assert values.mean() == pytest.approx(center, rel=0.2)
+        assert np.abs(values - center).mean() == pytest.approx(part * most, rel=0.2)
+    elif part * most < 0.1 * min(center, 1 - center):
+        assert values.mean() == pytest.approx(center, rel=1e-3)
+        assert np.abs(values - center).mean() == pytest.approx(part * most, rel=0.05)
+
+
+@pytest.mark.parametrize("deviation", [0.6, 5.0, 1e4])
+def test_a_deviation_that_cannot_be_is_imagined_as_zeros_and_ones(deviation: float) -> None:
+    values = Overview(0.5, deviation, clear=True, draws=1_000).values()
+    assert set(values) == {0.0, 1.0}
+    assert values.mean() == 0.5
 
 
 def test_groups_are_cut_unless_they_are_many() -> None:
