@@ -38,7 +38,7 @@ class Record(NamedTuple):
     population
         What the intervals are about: the average of the rows' distributions, or the one distribution that all have.
     rows_read
-        How many rows were read for the answer; at most, if what its first steps showed decided on the others.
+        How many rows were read for the answer.
     cost
         By how much the number of answers left fell.
     seq, receipt

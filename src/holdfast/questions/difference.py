@@ -24,7 +24,16 @@ from holdfast.questions.estimate import LONG, Estimate, Interval, outward, width
 from holdfast.questions.imagined import Imagined, about_margin
 from holdfast.questions.kind import kind_of
 from holdfast.questions.options import About, Query, RowsPerQuery, Slices, Text, Where, Within
-from holdfast.questions.question import NOT_KNOWN, SHOWN_SHARES, Context, Drawing, Question, Result, written_shares
+from holdfast.questions.question import (
+    NOT_KNOWN,
+    ROWS_READ,
+    SHOWN_SHARES,
+    Context,
+    Drawing,
+    Question,
+    Result,
+    written_shares,
+)
 from holdfast.questions.stages import (
     PILOT_OF_GROUP,
     DrawnStages,
@@ -210,10 +219,12 @@ def _either(built: Between, draws: int, uncut: Callable[[Drawing, int], Result],
     both = [DrawnStages((part,), draws, sliced=True, counting=0.0, drawing=drawing) for part in built.each]
     seen = [stages.survey() for stages in both]
     widths = [stages.expected(one) for stages, one in zip(both, seen, strict=True)]
-    if not sum(map(min, widths)) < TOGETHER * sum(alone for _, alone in widths):
-        return uncut(drawing, sum(stages.left(one) for stages, one in zip(both, seen, strict=True)) // 4)
-    found = [clipped(built.bounds, stages.in_group(one)) for stages, one in zip(both, seen, strict=True)]
-    return _of_two(width(built.bounds))(found, [stages.share for stages in both])
+    if sum(map(min, widths)) < TOGETHER * sum(alone for _, alone in widths):
+        found = [clipped(built.bounds, stages.in_group(one)) for stages, one in zip(both, seen, strict=True)]
+        result = _of_two(width(built.bounds))(found, [stages.share for stages in both])
+    else:
+        result = uncut(drawing, sum(stages.left(one) for stages, one in zip(both, seen, strict=True)) // 4)
+    return result | {ROWS_READ: drawing.drawn}
 
 
 def _paired(

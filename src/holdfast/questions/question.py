@@ -43,6 +43,7 @@ MOST_REMEMBERED = 4_096  # cached prices and margins, of all datasets
 Remarks = Callable[[], tuple[str | None, ...]]  # what else a price says
 Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
+ROWS_READ = "rows_read"  # in a result: how many rows were read, if fewer than the price says; the record has it then
 
 Finish = Callable[[int, Result, Answered], tuple[Result, Cost]]  # takes the number of the place: see `Drawn`
 Completed = Callable[[Any, Callable[..., Any]], Any]  # takes the answer, and a function that asks: `Answering.ask`
@@ -65,10 +66,12 @@ class Drawing:
     order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows, which do not run out
     kept: RowSource | None = None  # the rows that check guesses, if they are separate
+    drawn: int = 0  # draws of all releases so far
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw rows once and release what they give."""
         guarantee, order, times = self.guarantee, self.order, 1
+        self.drawn += draws
         if self.most_draws is not None:
             times = 1 if guarantee.planning.reads_all_rows else -(-draws // self.most_draws)
         elif guarantee.in_order and order is not None:

@@ -39,6 +39,7 @@ from holdfast.questions.estimate import Estimate, Interval, times, width
 from holdfast.questions.imagined import IMAGINED, Imagined
 from holdfast.questions.question import (
     RELEASE_WORK,
+    ROWS_READ,
     SHOWN_PRESENT,
     SHOWN_SHARES,
     Context,
@@ -436,7 +437,8 @@ def in_slices(
 
     def run(drawing: Drawing) -> Result:
         found, shares = zip(*(estimate(part, drawing) for part in parts), strict=True)
-        return report(found, shares)
+        chosen = planned.some_left_out and not sliced.edges  # what was asked depends on the overview
+        return report(found, shares) | ({ROWS_READ: drawing.drawn} if chosen else {})
 
     def foreseen(_: Answered) -> Forecast:
         if sliced.edges:

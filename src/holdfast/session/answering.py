@@ -45,7 +45,7 @@ from holdfast.questions.batch import MOST_TOGETHER, Asked, Prices, build_all, to
 from holdfast.questions.history import Registered, answer_from
 from holdfast.questions.kind import Kind
 from holdfast.questions.price import Price, require_affordable, too_expensive
-from holdfast.questions.question import NOTHING_SPENT, Drawing, Finish, Question, Result, total_of
+from holdfast.questions.question import NOTHING_SPENT, ROWS_READ, Drawing, Finish, Question, Result, total_of
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows
@@ -169,13 +169,13 @@ class Answering:
         return [answer_from(guarantee, *known[question.identity or id(question)]) for question in questions]
 
     def _find(self, question: Question) -> Entry | None:
-        """Return the stored answer to this question, or to the usual one if that read at least as many rows."""
+        """Return the stored answer to this question, or to the usual one if that was worth at least as much."""
         identity, usual = question.identity, question.usual
         entry = None if identity is None else self.ledger.find(identity)
         if entry is not None or usual is None or usual == identity:
             return entry
         entry = self.ledger.find(usual)
-        return entry if entry is not None and entry.rows_read >= question.rows_read else None
+        return entry if entry is not None and entry.cost.charge >= question.cost.charge else None
 
     def _reserve(self, questions: Sequence[Question], asking: Asking) -> list[Place]:
         """Pay for the questions and return their places; refuse, free of charge, what the ledger cannot take."""
@@ -203,13 +203,14 @@ class Answering:
         if finish is not None:
             go_on()
         try:
+            result = question.result(self._drawing(place, question.cost, question.mechanism))
             return Drawn(
                 place,
                 key=question.identity,
                 question={"kind": question.kind, "text": question.text},
-                answer=question.result(self._drawing(place, question.cost, question.mechanism)),
+                answer=result,
                 cost=question.cost,
-                rows_read=question.rows_read,
+                rows_read=result.pop(ROWS_READ, question.rows_read),
                 analyst=self.analyst,
                 finish=None if finish is None else partial(_finished, finish, place.number),
             )

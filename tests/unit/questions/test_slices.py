@@ -69,6 +69,9 @@ def test_what_is_found_out_first_is_part_of_what_is_paid_for(monkeypatch: pytest
             answer = session.ask(query, kind, within=(0, 1), where=where)
             charged = session.ledger.spent.charge - before
             assert charged - 16 <= sum(drawn) <= charged  # draws of slices are rounded down
+            units = charged // (2 if where == "x > 0.3" else 1)  # of most draws
+            assert answer.rows_read == pytest.approx(units, rel=0.1)
+            assert answer.rows_read <= price.rows_read
             if where == "x > 0.3":  # of the size, one; of the overview, at most three; then of the whole group
                 assert 3 <= len(drawn) <= 5
             else:
