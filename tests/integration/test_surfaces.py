@@ -30,6 +30,7 @@ from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.verbs import verb
 from holdfast.service.client import AsyncRemoteSession, RemoteSession, connect, connect_async
+from holdfast.service.errors import error_payload
 from holdfast.service.forms import OF_UNITS
 from holdfast.service.mcp import Tools
 from holdfast.session.session import Session
@@ -386,10 +387,13 @@ def test_the_same_mistake_is_refused_in_the_same_words(surfaces: Surfaces, name:
             continue
         refused += 1
         unknown = not set(question) <= {option.name for option in kind.options}
+        served = error_payload(hf.HoldfastError(words))[
+            "error"
+        ]  # a way out that only the admin has is said as settings
         for surface, ask in surfaces.items():
             if surface == "page" and unknown:
                 continue  # a form leaves out the fields of other kinds
-            assert ask(kind, question) == words, (surface, question)
+            assert ask(kind, question) == (words if surface == "Python" else served), (surface, question)
     assert refused >= 4
 
 
