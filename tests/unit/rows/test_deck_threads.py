@@ -62,6 +62,15 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
     behind.close()  # who has left by an error of his own is not told of another
 
 
+def test_what_was_to_be_done_behind_is_done_though_it_has_not_begun_when_that_is_closed(tmp_path: Path) -> None:
+    done: list[int] = []
+    for number in range(300):
+        behind = Behind(tmp_path)
+        behind.do(lambda number=number: done.append(number))  # type: ignore[misc]
+        behind.close()
+    assert done == list(range(300))
+
+
 def test_nothing_is_begun_once_they_are_closed() -> None:
     begun: list[int] = []
 

@@ -156,4 +156,8 @@ class Behind:
 
     def close(self) -> None:
         """Wait for the last task, ignoring its errors, so that nothing runs after the caller has left."""
-        self._threads.close()
+        try:
+            with suppress(Exception):
+                self.wait()  # also for one that has not begun, which closing the threads would drop
+        finally:
+            self._threads.close()
